@@ -14,7 +14,7 @@ from seglog.client.driver import Driver
 from seglog.client.endpoint import Origin, Verify
 from seglog.client.models import Ack, TopicInfo
 from seglog.client.producer import Producer
-from seglog.client.requests import group_calls, topic_calls
+from seglog.client.requests import group_calls, kafka_calls, topic_calls
 from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.client.topic import RemoteTopic
@@ -220,6 +220,32 @@ class Client(Uncopied):
             OffsetOutOfRange: a partition does not hold the offset.
         """
         self._call(group_calls.commit(group, offsets, member=None, ack=ack))
+
+    # --- for operators ------------------------------------------------------------------------------------------
+
+    def copies(self) -> dict[str, Any]:
+        """Return the copies of the server's topics, with what each lacks, and what the server copies itself."""
+        return self._call(topic_calls.copies())
+
+    def kafka_connections(self, *, after: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Return a page of the connections of Kafka's clients; needs admin on all topics.
+
+        {"address": where clients connect, None without --kafka, "total": entries of all pages, "entries": [...],
+        "after": for the next page, None if this is the last}; docs/kafka.md describes the entries.
+
+        Args:
+            after: From the page before.
+            limit: Entries, 1 to 200.
+        """
+        return self._call(kafka_calls.listed("connections", after, limit))
+
+    def kafka_groups(self, *, after: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Return a page of the groups with members that are Kafka's clients; as `kafka_connections`."""
+        return self._call(kafka_calls.listed("groups", after, limit))
+
+    def kafka_producers(self, *, after: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Return a page of the transactional ids, open transactions first; as `kafka_connections`."""
+        return self._call(kafka_calls.listed("producers", after, limit))
 
     # --- streams ------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
+from seglog.clock import system_clock
 from seglog.errors import Busy, SeglogError
 from seglog.kafka.dispatch import answer
 from seglog.kafka.messages.core import PRODUCE
@@ -32,6 +34,7 @@ HEAD_SPACE = 64 * 1024  # of a produce request, beside its records
 SMALL_REQUEST_BYTES = 4 * 1024 * 1024
 FIRST_BYTES = 64 * 1024  # memory for a request, until more of it has come
 IDLE_CONNECTION_SECONDS = 600.0
+_NUMBERS = count(1)
 
 
 def _warn(_status: int, text: str) -> None:
@@ -71,7 +74,9 @@ class Connection(asyncio.BufferedProtocol):
         self.connections.add(self)
         near, far = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         caller = None if self._parts.services.access.asks else ANYBODY
-        self._sender = Sender((near[0], near[1]), far[0] if far else "", caller)
+        now = system_clock()
+        self.sender = Sender((near[0], near[1]), far[0] if far else "", caller, connected_at=now, used_at=now)
+        self.sender.number, self.sender.port = next(_NUMBERS), far[1] if far else 0
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's contract
@@ -99,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = self.loop.call_later(seconds / 2, self._watch)
 
     def _drop(self, why: str) -> None:
-        LOG.warning("the connection from %s was closed: %s", self._sender.host, why)
+        LOG.warning("the connection from %s was closed: %s", self.sender.host, why)
         self._transport.abort()
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -176,14 +181,14 @@ class Connection(asyncio.BufferedProtocol):
         if task.cancelled():
             self._transport.abort()
         elif (error := task.exception()) is not None:
-            LOG.error("a request of %s failed", self._sender.host, exc_info=error)
+            LOG.error("a request of %s failed", self.sender.host, exc_info=error)
             self._transport.abort()
         elif not self._transport.is_closing():
             self._transport.resume_reading()
 
     async def _answer(self) -> None:
         try:
-            call, parts = await answer(self._parts, self._sender, memoryview(self._buffer)[4 : self._size])
+            call, parts = await answer(self._parts, self.sender, memoryview(self._buffer)[4 : self._size])
         except Malformed as error:
             self._drop(str(error))
             return

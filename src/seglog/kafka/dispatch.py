@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from seglog.clock import system_clock
 from seglog.kafka import codes
 from seglog.kafka.messages.core import API_VERSIONS
 from seglog.kafka.requests.call import Call, Parts, Sender
@@ -12,6 +13,7 @@ from seglog.kafka.wire.buffers import Malformed, Reader, Writer, size_of
 from seglog.kafka.wire.schema import NULLABLE_STRING, Form, Struct
 
 LENGTH_BYTES = 4
+LONGEST_CLIENT_ID = 1000  # characters, which each connection holds
 PLAIN = Form(0, flexible=False)
 NO_TAGS = Struct()
 
@@ -33,7 +35,9 @@ async def answer(parts: Parts, sender: Sender, data: bytearray | memoryview) -> 
     """
     source = Reader(data)
     key, version, correlation = source.number(2), source.number(2), source.number(4)
-    sender.client_id = NULLABLE_STRING.read(source, PLAIN) or ""
+    sender.requests += 1
+    sender.used_at = system_clock()
+    sender.client_id = (NULLABLE_STRING.read(source, PLAIN) or "")[:LONGEST_CLIENT_ID]
     known = CATALOG.get(key)
     if known is None:
         raise Refused(f"this server does not know the request {key}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from seglog.kafka.connection import Connection
 from seglog.kafka.groups.coordinator import Coordinator
+from seglog.kafka.overview import KafkaOverview
 from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts
 from seglog.kafka.transactions.transactions import Transactions
@@ -64,6 +65,7 @@ class KafkaListener:
         await self._transactions.start()
         producers = Producers(services.scans)
         parts = Parts(services, self._settings, self._coordinator, producers, self._transactions)
+        services.kafka = KafkaOverview(parts, lambda: [one.sender for one in self._connections], self.address)
 
         def connection() -> Connection:
             return Connection(parts, self._connections)

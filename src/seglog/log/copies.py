@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.errors import InvalidArgument
 from seglog.log.pins import Pin, read_copies
@@ -28,6 +28,17 @@ MOST_COPIES = 100
 LOOK_SECONDS = 0.005  # between two readings of the pins while a caller waits
 
 
+class Complete(NamedTuple):
+    """When a copy last had every record (since, None: never), by its last report. at: of that report, in us.
+
+    end: of the log at that time.
+    """
+
+    at: int
+    end: int
+    since: int | None
+
+
 class Copies:
     """The reports of the copies of one log. Safe for threads."""
 
@@ -35,19 +46,28 @@ class Copies:
         self._storage = storage
         self._changed = threading.Condition()
         self._reported: dict[str, Pin] = {}
+        self._complete: dict[str, Complete] = {}
         self._read: dict[str, Pin] = {}
         self._read_at = float("-inf")
 
-    def report(self, name: str, pin: Pin) -> None:
-        """Take the report of a copy, and wake those who wait."""
+    def report(self, name: str, pin: Pin, end: int) -> None:
+        """Take the report of a copy, and wake those who wait. end: of the log now."""
         with self._changed:
+            self._complete[name] = _complete(self._complete.get(name), pin, end)
             self._reported[name] = pin
             self._changed.notify_all()
+
+    def complete_at(self, name: str) -> int | None:
+        """Return when a copy that reports here last had every record, in us; None: it never had, or reports by path."""
+        with self._changed:
+            found = self._complete.get(name)
+            return None if found is None else found.since
 
     def forget(self, name: str) -> None:
         """Forget what a copy reported here: its pin was set otherwise, or removed."""
         with self._changed:
             self._reported.pop(name, None)
+            self._complete.pop(name, None)
             self._read_at = float("-inf")
 
     def reports(self, age: float = 0.0) -> dict[str, list[Pin]]:
@@ -65,6 +85,15 @@ class Copies:
         """Return at the next report, or after `seconds`, LOOK_SECONDS at most."""
         with self._changed:
             self._changed.wait(min(seconds, LOOK_SECONDS))
+
+
+def _complete(before: Complete | None, pin: Pin, end: int) -> Complete:
+    """Return when a copy last had every record. While records are appended, a report has those of the one before it."""
+    if pin.offset >= end:
+        return Complete(pin.updated, end, pin.updated)
+    if before is not None and pin.offset >= before.end:
+        return Complete(pin.updated, end, before.at)
+    return Complete(pin.updated, end, None if before is None else before.since)
 
 
 def held(reports: dict[str, list[Pin]], cuts: Cuts, end: int) -> dict[str, int]:

@@ -128,6 +128,10 @@ class FollowedLog(ReadableLog):
         """Return by copy what it has reported to have on its disk."""
         return {name: [pin] for name, pin in read_copies(self._storage).items()}
 
+    def _complete_at(self, _name: str) -> int | None:
+        """Return when a copy last had every record, in us; None if that is not known."""
+        return None
+
     def _note_copy(self, name: str, pin: Pin, *, durable: bool) -> None:
         """Take the report of a copy, which has every record before the pin on its disk.
 

@@ -343,7 +343,10 @@ class LogWriter(Log):
     def _note_copy(self, name: str, pin: Pin, *, durable: bool) -> None:
         if durable:
             super()._note_copy(name, pin, durable=True)
-        self._mirroring.copies.report(name, pin)
+        self._mirroring.copies.report(name, pin, self.next_offset)
+
+    def _complete_at(self, name: str) -> int | None:
+        return self._mirroring.copies.complete_at(name)
 
     def pin(self, name: str, offset: int) -> None:
         """Register a follower or update its position; see Log.pin."""

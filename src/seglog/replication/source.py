@@ -150,13 +150,13 @@ def fetch_from(log: Log, offset: int | None, most: int, *, skip: int | None = No
         complete = _read(view, offset, most, records, skip, stop)
         counted = view.records_from(offset)
         compacted = any(not entry.dense and (entry.next_offset or 0) > offset for entry in view.manifest.segments)
-        left = _bytes_from(view, offset)
+        left = bytes_from(view, offset)
     return Fetched(
         lineage, view.manifest.config, dict(view.manifest.published), records, complete, compacted, counted, left
     )
 
 
-def _bytes_from(view: View, offset: int) -> int:
+def bytes_from(view: View, offset: int) -> int:
     """Estimate the bytes of the records from `offset` on: whole segments by their figures, the first by its share."""
     total, entries = 0, view.manifest.segments
     for entry, end, size in [

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from seglog.archive.background import BackgroundArchiver
     from seglog.server.runtime.following import Following
     from seglog.table.background import BackgroundTables
+    from seglog.table.value_schemas import ValueSchemas
 
 READ_THREADS = 2  # they compute and wait for each other; with 8, /ready is four times as slow under 200 tails
 ARCHIVE_READ_THREADS = 8  # they wait for an object store
@@ -90,6 +91,7 @@ def services_of(
         services.archiving = _archiving(broker, settings, say, leads=following is None)
     if settings.table is not None:
         services.tables = _tables(broker, settings, say)
+        services.value_schemas = _value_schemas(settings.table)
     services.metrics.watch(StateMetrics(services), broker.topics)
     if following is None:
         services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
@@ -124,6 +126,12 @@ def _tables(broker: Broker, settings: Settings, say: Callable[[str], None]) -> B
         schema=named_schema(settings.table_schema),
     )
     return BackgroundTables(tables, settings.table_seconds, say)
+
+
+def _value_schemas(place: str) -> ValueSchemas:
+    from seglog.table.value_schemas import ValueSchemas  # noqa: PLC0415 - only servers with tables need it
+
+    return ValueSchemas(place)
 
 
 def app_of(services: Services) -> ASGIApp:

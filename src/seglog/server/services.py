@@ -9,6 +9,7 @@ from seglog.server.problems import HttpProblem
 
 if TYPE_CHECKING:
     from seglog.archive.background import BackgroundArchiver
+    from seglog.server.overview import Overview
     from seglog.server.rights.access import Access
     from seglog.server.rights.guard import Guard
     from seglog.server.rights.terms import Terms
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from seglog.server.runtime.workers import Workers
     from seglog.server.settings import Settings
     from seglog.table.background import BackgroundTables
+    from seglog.table.value_schemas import ValueSchemas
     from seglog.topic.broker import Broker
     from seglog.topic.cleaning import Cleaner
 
@@ -35,7 +37,8 @@ class Services:
 
     Separate threads, so that no call waits for slower ones: reads: a bounded piece of a log; scans: a whole partition;
     groups: members and commits; care: compaction and maintenance. tails: live ones now. groups_made: the names of the
-    groups that each token has created.
+    groups that each token has created. kafka: its clients, once that protocol is spoken beside HTTP.
+    value_schemas: what tables know of the values.
     """
 
     settings: Settings
@@ -58,6 +61,8 @@ class Services:
     archiving: BackgroundArchiver | None = None
     tables: BackgroundTables | None = None
     following: Following | None = None
+    value_schemas: ValueSchemas | None = None
+    kafka: Overview | None = None
     tails: int = 0
     description: bytes | None = None  # of all requests, once it was requested
     groups_made: dict[str, set[str]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from seglog.client.aio.producer import AsyncProducer
 from seglog.client.aio.topic import AsyncRemoteTopic
 from seglog.client.endpoint import Origin, Verify
 from seglog.client.models import Ack, TopicInfo
-from seglog.client.requests import group_calls, topic_calls
+from seglog.client.requests import group_calls, kafka_calls, topic_calls
 from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.config import Expose, LogConfig, Retention
@@ -177,6 +177,24 @@ class AsyncClient(Uncopied):
     async def commit(self, group: str, offsets: Positions, *, ack: Ack = "appended") -> None:
         """Commit offsets for a group without members, all or none; as Client.commit."""
         await self._call(group_calls.commit(group, offsets, member=None, ack=ack))
+
+    # --- for operators ------------------------------------------------------------------------------------------
+
+    async def copies(self) -> dict[str, Any]:
+        """Return the copies of the server's topics, with what each lacks, and what the server copies itself."""
+        return await self._call(topic_calls.copies())
+
+    async def kafka_connections(self, *, after: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Return a page of the connections of Kafka's clients; needs admin on all topics."""
+        return await self._call(kafka_calls.listed("connections", after, limit))
+
+    async def kafka_groups(self, *, after: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Return a page of the groups with members that are Kafka's clients; as `kafka_connections`."""
+        return await self._call(kafka_calls.listed("groups", after, limit))
+
+    async def kafka_producers(self, *, after: str | None = None, limit: int = 50) -> dict[str, Any]:
+        """Return a page of the transactional ids, open transactions first; as `kafka_connections`."""
+        return await self._call(kafka_calls.listed("producers", after, limit))
 
     # --- streams ------------------------------------------------------------------------------------------------
 

@@ -138,6 +138,11 @@ def health() -> Call[dict[str, Any]]:
     return Call("GET", "/health", body_of)
 
 
+def copies() -> Call[dict[str, Any]]:
+    """Get the copies of the server's topics, and what it copies itself."""
+    return Call("GET", "/copies", body_of)
+
+
 def topics() -> Call[list[TopicInfo]]:
     """List all topics that the caller has a right on."""
     return Call("GET", "/topics", lambda answer: [TopicInfo.from_json(one) for one in body_of(answer)["topics"]])

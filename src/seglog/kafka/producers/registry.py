@@ -60,6 +60,10 @@ class Producers:
             if turn.offset is not None:
                 sequences.note(head, turn.offset)
 
+    def counts(self) -> tuple[int, int]:
+        """Return how many producers are remembered, each counted per partition; in how many partitions."""
+        return sum(map(len, self._known.values())), len(self._known)
+
     async def stored(self, place: Place, log: Log, producer: int) -> Producer | None:
         """Return what a partition's log knows of a producer, to continue it; None if that is nothing."""
         return (await self._sequences(place, log)).producer(producer)

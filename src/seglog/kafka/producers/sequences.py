@@ -103,6 +103,10 @@ class Sequences:
                 producer, epoch, sequence = map(int, key.groups())
                 self._note(producer, epoch, Range.of(sequence, found[1].rows), None)
 
+    def __len__(self) -> int:
+        """Return how many producers are remembered."""
+        return len(self._producers)
+
     def check(self, head: Head) -> None:
         """Raise OldProducerEpoch or OutOfOrderSequence unless a batch may be appended; the first of a producer may."""
         known = self._producers.get(head.producer_id)

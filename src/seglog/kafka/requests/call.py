@@ -46,6 +46,12 @@ class Sender:
         caller: What its token allows; None until it has authenticated.
         mechanism: Of SASL, once it has chosen one.
         client_id: What it calls itself.
+        port: Of its own address.
+        number: Of the connection; later ones have greater numbers.
+        connected_at: When it connected, in us.
+        used_at: When its last request came, in us.
+        requests: How many it has sent.
+        software, software_version: Its library, if it has told.
     """
 
     address: tuple[str, int]
@@ -53,6 +59,13 @@ class Sender:
     caller: Caller | None
     mechanism: str | None = None
     client_id: str = ""
+    port: int = 0
+    number: int = 0
+    connected_at: int = 0
+    used_at: int = 0
+    requests: int = 0
+    software: str = ""
+    software_version: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -75,6 +75,8 @@ from seglog.kafka.requests.topics import create_topics, delete_topics
 from seglog.kafka.requests.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, txn_offset_commit
 from seglog.kafka.wire.schema import Api
 
+LONGEST_SOFTWARE = 100
+
 
 class Known(NamedTuple):
     """A request. open: whether it is answered before a client has authenticated."""
@@ -84,8 +86,10 @@ class Known(NamedTuple):
     open: bool = False
 
 
-async def _api_versions(_call: Call) -> Values:
-    """Return what this server answers."""
+async def _api_versions(call: Call) -> Values:
+    """Return what this server answers; note what the client tells of itself."""
+    told = call.values["client_software_name"], call.values["client_software_version"]
+    call.sender.software, call.sender.software_version = (text[:LONGEST_SOFTWARE] for text in told)
     return versions(codes.NONE)
 
 

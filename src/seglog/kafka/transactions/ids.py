@@ -36,6 +36,10 @@ class Ids:
     def __iter__(self) -> Iterator[Transactional]:
         return iter(self._known.values())
 
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._known)
+
     def get(self, name: str) -> Transactional | None:
         """Return an id, None if it is not known."""
         return self._known.get(name)

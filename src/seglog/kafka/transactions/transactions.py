@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -145,6 +145,10 @@ class Transactions:
     def of(self, caller: Caller) -> list[Transactional]:
         """Return the ids that a caller may use, by name."""
         return self._ids.of(caller)
+
+    def all(self) -> Collection[Transactional]:
+        """Return all transactional ids."""
+        return [*self._ids]
 
     def is_pending(self, group: str, place: Partition) -> bool:
         """Whether an open transaction would commit an offset of a group for a partition."""

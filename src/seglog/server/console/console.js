@@ -5,6 +5,7 @@ import * as copies from "./copies.js";
 import { askForToken } from "./dialogs.js";
 import { h, morph } from "./dom.js";
 import * as groups from "./groups.js";
+import * as kafka from "./kafka.js";
 import { button, figure } from "./parts.js";
 import * as rights from "./rights.js";
 import { address, current } from "./route.js";
@@ -24,6 +25,7 @@ let drawn = false;
 function viewOf({ parts }) {
   if (parts[0] === "groups") return groups;
   if (parts[0] === "copies") return copies;
+  if (parts[0] === "kafka") return kafka;
   if (parts[0] === "access") return rights;
   return parts[0] === "topics" && parts[1] ? topic : topics;
 }
@@ -66,6 +68,7 @@ function header() {
       section("topics", "Topics"),
       section("groups", "Groups"),
       section("copies", "Copies"),
+      section("kafka", "Kafka"),
       h("a", { href: "/docs" }, "API"),
     ),
     h(
@@ -169,6 +172,7 @@ function sidebar() {
       ),
     ),
     h("nav", { "aria-label": "Copies" }, h("h2", null, h("a", { href: "#/copies" }, "Copies"))),
+    h("nav", { "aria-label": "Kafka" }, h("h2", null, h("a", { href: "#/kafka" }, "Kafka"))),
     h("nav", { "aria-label": "Access" }, h("h2", null, h("a", { href: "#/access" }, "Access"))),
     h("nav", { "aria-label": "API" }, h("h2", null, h("a", { href: "/docs" }, "HTTP API"))),
   );

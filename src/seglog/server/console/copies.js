@@ -11,6 +11,8 @@ const COPIES = [
   ["Partition", "right"],
   ["Has all before", "right"],
   ["Behind by", "right"],
+  ["Bytes", "right"],
+  ["In sync", "right"],
   ["Last report", "right"],
 ];
 const LAGS = [
@@ -20,6 +22,7 @@ const LAGS = [
   ["Bytes", "right"],
   ["For", "right"],
 ];
+const IN_SYNC = "It has every record, or had at a time within the last 10 seconds.";
 const PROBLEM = ["Problem", "phrase"];
 const STATES = { copying: "copying", connecting: "leader not reached", stopped: "stopped" };
 
@@ -150,7 +153,7 @@ function copySection({ name, partitions }) {
   );
 }
 
-function copyRow({ topic, partition, copy, offset, records, seen }) {
+function copyRow({ topic, partition, copy, offset, records, bytes, in_sync: inSync, seen }) {
   return {
     key: copy,
     cells: [
@@ -158,6 +161,8 @@ function copyRow({ topic, partition, copy, offset, records, seen }) {
       figure(partition),
       figure(offset),
       behindBy(records),
+      size(bytes),
+      h("span", { class: inSync ? "good" : "behind", title: IN_SYNC }, inSync ? "yes" : "no"),
       seen ? since(seen) : h("span", { class: "soft" }, "unknown"),
     ],
   };

@@ -1,6 +1,7 @@
 /* Records as rows that open: what browsing and the live tail have in common. */
 
 import { path, raw } from "./api.js";
+import { decoded, fieldsPane } from "./decoded.js";
 import { h } from "./dom.js";
 import { moment } from "./parts.js";
 import { address } from "./route.js";
@@ -40,7 +41,7 @@ function row(topic, record, partitions, marked) {
   return h("li", { key: name, class: `record${marked ? " marked" : ""}`, memo }, () => [
     h(
       "button",
-      { type: "button", class: "row", "aria-expanded": String(Boolean(look)), on: { click: () => toggle(name) } },
+      { type: "button", class: "row", "aria-expanded": String(Boolean(look)), on: { click: () => toggle(topic, record, name) } },
       h(
         "span",
         { class: "offset number", title: exact(record.offset) },
@@ -61,9 +62,16 @@ function row(topic, record, partitions, marked) {
   ]);
 }
 
-function toggle(name) {
+function toggle(topic, record, name) {
   if (opened.has(name)) opened.delete(name);
-  else opened.set(name, {});
+  else {
+    opened.set(name, {});
+    decoded(topic, record).then((found) => {
+      if (!found || !opened.has(name)) return;
+      opened.set(name, { ...opened.get(name), decoded: found });
+      changed();
+    });
+  }
   changed();
 }
 
@@ -103,7 +111,12 @@ function details(topic, record, name, look) {
         ),
       ]),
     ),
-    valuePane(record, look, change, () => wholeValue(topic, record)),
+    h(
+      "div",
+      { class: look.decoded?.unfit === null ? "beside" : "" },
+      fieldsPane(look.decoded),
+      valuePane(record, look, change, () => wholeValue(topic, record)),
+    ),
   );
 }
 

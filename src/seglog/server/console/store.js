@@ -14,11 +14,12 @@ const HISTORY_MS = 5 * 60_000;
 const LONG_HISTORY_MS = 30 * 60_000; // of what charts show: one series for each topic, two for each group in it
 const HEALTH_ROUNDS = 5;
 const GROUPS_MAX = 40;
+const KAFKA = ["connections", "groups", "producers"];
 export const PARTITIONS_SHOWN = 16;
 
 /** topics: list or null before the first answer; groups: name -> description; topic: the one shown, partitions: number
  *  -> its segments; failures: logs with problems; copies: what is copied, from
- *  here and to here; problems: refused requests, by what was requested. */
+ *  here and to here; kafka: its clients, while they are shown; problems: refused requests, by what was requested. */
 export const state = {
   topics: null,
   groups: null,
@@ -26,6 +27,7 @@ export const state = {
   partitions: new Map(),
   failures: [],
   copies: null,
+  kafka: null,
   problems: {},
   connection: { up: true, failures: 0, retryAt: 0, why: "" },
   notices: [],
@@ -64,7 +66,7 @@ export async function refresh() {
   const began = Date.now();
   try {
     const rarely = mine % HEALTH_ROUNDS === 1;
-    await Promise.all([askTopics(), askGroups(), askTopic(), rarely && askHealth(), askCopies(rarely)]);
+    await Promise.all([askTopics(), askGroups(), askTopic(), rarely && askHealth(), askCopies(rarely), askKafka()]);
     const before = state.connection.up;
     state.connection = { up: true, failures: 0, retryAt: 0, why: "" };
     if (!before) dispatchEvent(new Event("answered-again"));
@@ -117,6 +119,15 @@ async function askCopies(rarely) {
   if (!rarely && place.parts[0] !== "copies" && !state.copies?.follows) return;
   const answer = await kept("copies", () => ask("GET", "/copies"));
   if (answer) state.copies = answer;
+}
+
+/** Kafka's clients, of the pages that the address names. */
+async function askKafka() {
+  if (place.parts[0] !== "kafka") return;
+  const { query } = place;
+  const page = (name) => ask("GET", `/kafka/${name}`, { query: { after: query[name] } });
+  const answer = await kept("kafka", () => Promise.all(KAFKA.map(page)));
+  if (answer && place.query === query) state.kafka = Object.fromEntries(KAFKA.map((name, index) => [name, answer[index]]));
 }
 
 async function askTopics() {

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from seglog.clock import system_clock
 from seglog.errors import SeglogError
 from seglog.log.copies import held
 from seglog.log.log import Log
+from seglog.replication.source import bytes_from
 from seglog.server.api.operations import Call, Operation, json_answer
-from seglog.server.api.schemas import COUNT, NUMBER, STRING, list_of, object_of, or_null
+from seglog.server.api.schemas import BOOLEAN, COUNT, NUMBER, STRING, list_of, object_of, or_null
 from seglog.server.rights.access import Caller
 from seglog.server.routes.common import json_of
 from seglog.server.runtime.following import Following
@@ -19,6 +21,8 @@ from seglog.server.runtime.following import Following
 if TYPE_CHECKING:
     from seglog.server.services import Services
     from seglog.topic.topic import Topic
+
+IN_SYNC_SECONDS = 10.0
 
 
 async def _copies(call: Call) -> Response:
@@ -62,7 +66,14 @@ def _of_log(log: Log) -> Iterator[tuple[str, dict[str, Any]]]:
         last = max(pins, key=lambda pin: pin.updated)
         offset = reached.get(copy, 0)  # 0: it was cut, and has not followed yet
         values = {"copy": copy.removeprefix("mirror-"), "offset": offset, "seen": last.updated}
-        yield last.name or copy, {**values, "records": log.records_from(offset)}
+        records = log.records_from(offset)
+        lag = {"records": records, "bytes": bytes_from(view, offset) if records else 0}
+        in_sync = copy in reached and (records == 0 or _had_all_recently(log._complete_at(copy)))
+        yield last.name or copy, {**values, **lag, "in_sync": in_sync}
+
+
+def _had_all_recently(at: int | None) -> bool:
+    return at is not None and system_clock() - at <= IN_SYNC_SECONDS * 1_000_000
 
 
 def _followed(following: Following, caller: Caller) -> dict[str, Any]:
@@ -85,7 +96,16 @@ def _followed(following: Following, caller: Caller) -> dict[str, Any]:
 
 
 COPY = object_of(
-    {"topic": STRING, "partition": COUNT, "copy": STRING, "offset": COUNT, "seen": COUNT, "records": COUNT}
+    {
+        "topic": STRING,
+        "partition": COUNT,
+        "copy": STRING,
+        "offset": COUNT,
+        "seen": COUNT,
+        "records": COUNT,
+        "bytes": COUNT,
+        "in_sync": BOOLEAN,
+    }
 )
 LAG = object_of(
     {

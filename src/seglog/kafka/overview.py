@@ -1,0 +1,184 @@
+"""Connections, groups and transactional ids, as an operator sees them; see `seglog.server.overview`."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from seglog.errors import GroupNotFound
+from seglog.kafka.groups.assigned import Assigned, assigned
+from seglog.kafka.transactions.state import State
+from seglog.server.overview import (
+    MOST_LISTED,
+    AssignedPartition,
+    ClientGroup,
+    ClientMember,
+    ConnectionState,
+    Page,
+    TransactionalId,
+    first_after,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from seglog.kafka.groups.group import Group
+    from seglog.kafka.groups.member import Member
+    from seglog.kafka.requests.call import Parts, Sender
+    from seglog.kafka.transactions.state import Transactional
+    from seglog.topic.groups import GroupState
+    from seglog.topic.layout.places import Partition
+
+NUMBER_DIGITS = 20
+MOST_PLACES = 5000
+"""Partitions of all groups of a page: a page ends before the group that would exceed it."""
+ACTIVE = (State.OPEN, State.DECIDED)
+
+
+class KafkaOverview:
+    """The clients of a listener. Event loop only."""
+
+    def __init__(self, parts: Parts, senders: Callable[[], Collection[Sender]], address: str) -> None:
+        """senders: returns those of all connections."""
+        self._parts = parts
+        self._senders = senders
+        self.address = address
+
+    def connections(self, after: str, most: int) -> Page[ConnectionState]:
+        """Return the connections, the oldest first."""
+        senders = self._senders()
+        page, more = first_after(senders, _number, after, most)
+        return Page(len(senders), [_connection(one) for one in page], _number(page[-1]) if more else None)
+
+    async def groups(self, after: str, most: int) -> Page[ClientGroup]:
+        """Return the groups that have members, by name; fewer than `most` if they are large."""
+        coordinator = self._parts.coordinator
+        names = coordinator.names()
+        page, more = first_after(names, str, after, most)
+        seen = [_Seen.of(group) for name in page if (group := coordinator.find(name)) is not None]
+        found = await self._parts.services.groups.run(partial(self._described, seen))
+        more = more or len(found) < len(seen)
+        return Page(len(names), found, found[-1].name if more and found else None)
+
+    def _described(self, seen: list[_Seen]) -> list[ClientGroup]:
+        found: list[ClientGroup] = []
+        left = MOST_PLACES
+        for group in seen:
+            state = self._state(group.name)
+            members = [
+                (one, assigned(one.assignment, MOST_LISTED) if group.consumes else None) for one in group.members
+            ]
+            lag = {} if state is None else state.lag
+            left -= len(lag) + sum(len(each.places) for _, each in members if each is not None)
+            if left < 0 and found:
+                break
+            shown_members = [_member(one, each, lag) for one, each in members]
+            total = sum(lag.values())
+            found.append(
+                ClientGroup(
+                    group.name, group.state, group.generation, group.protocol, total, group.size, shown_members
+                )
+            )
+        return found
+
+    def _state(self, group: str) -> GroupState | None:
+        try:
+            return self._parts.services.broker.groups.describe(group)
+        except GroupNotFound:  # it has committed nothing
+            return None
+
+    def transactional_ids(self, after: str, most: int) -> Page[TransactionalId]:
+        """Return the transactional ids, those with an open transaction first."""
+        ids = self._parts.transactions.all()
+        page, more = first_after(ids, _place, after, most)
+        return Page(len(ids), [_transactional(one) for one in page], _place(page[-1]) if more else None)
+
+    def producers(self) -> tuple[int, int]:
+        """Return how many idempotent producers the partitions remember, each counted per partition; in how many."""
+        return self._parts.producers.counts()
+
+
+def _number(sender: Sender) -> str:
+    return f"{sender.number:0{NUMBER_DIGITS}}"
+
+
+def _connection(sender: Sender) -> ConnectionState:
+    return ConnectionState(
+        id=sender.number,
+        client=shown(sender.client_id),
+        software=shown(sender.software),
+        version=shown(sender.software_version),
+        address=_address(sender.host, sender.port),
+        token=None if sender.caller is None else sender.caller.name,
+        connected_at=sender.connected_at,
+        used_at=sender.used_at,
+        requests=sender.requests,
+    )
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class _Seen(NamedTuple):
+    """A group at one moment, for another thread."""
+
+    name: str
+    state: str
+    generation: int
+    protocol: str
+    consumes: bool
+    size: int
+    members: list[_SeenMember]
+
+    @classmethod
+    def of(cls, group: Group) -> _Seen:
+        members = [_SeenMember.of(one) for one in islice(group.members.values(), MOST_LISTED)]
+        values = group.name, group.state.value, group.generation, shown(group.protocol)
+        return cls(*values, group.kind == "consumer", len(group.members), members)
+
+
+class _SeenMember(NamedTuple):
+    id: str
+    instance: str | None
+    client: str
+    host: str
+    session: float
+    assignment: bytes
+
+    @classmethod
+    def of(cls, member: Member) -> _SeenMember:
+        wish = member.wish
+        instance = None if wish.instance is None else shown(wish.instance)
+        return cls(shown(member.id), instance, shown(wish.client_id), wish.host, wish.session, member.assignment)
+
+
+def _member(one: _SeenMember, reads: Assigned | None, lag: dict[Partition, int]) -> ClientMember:
+    places = None
+    if reads is not None:
+        places = [AssignedPartition(shown(topic), number, lag.get((topic, number))) for topic, number in reads.places]
+    complete = reads is not None and reads.complete
+    return ClientMember(one.id, one.instance, one.client, one.host, one.session, places, complete)
+
+
+def _place(one: Transactional) -> str:
+    return f"{int(one.state not in ACTIVE)}{one.name}"
+
+
+def _transactional(one: Transactional) -> TransactionalId:
+    return TransactionalId(
+        id=one.name,
+        token=one.owner,
+        producer=one.producer_id,
+        epoch=max(one.epoch, 0),  # a new one has none yet
+        state=one.state.value,
+        used_at=one.used_at,
+        timeout=one.timeout,
+        bytes=0 if one.journal is None else one.journal.size,
+        records=sum(line.staged for line in one.lines.values()),
+        partitions=heapq.nsmallest(MOST_LISTED, one.partitions),
+        groups=heapq.nsmallest(MOST_LISTED, one.groups),
+        complete=max(len(one.partitions), len(one.groups)) <= MOST_LISTED,
+    )

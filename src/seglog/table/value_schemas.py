@@ -1,0 +1,161 @@
+"""The fields of single values, by the schema that a topic's table has: what a console shows of a record.
+
+A value is read as a round of the table would read it (`values.json_blocks`), so both find the same values unfit. A
+schema whose values a function decodes is known, but no function is called: it belongs to the program that has it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from seglog.errors import LogNotFound, TopicNotFound
+from seglog.table.columns import columns_of, iceberg_type
+from seglog.table.typer import SCHEMA_PROPERTY, is_read_as_json
+from seglog.table.values.json_blocks import Block
+from seglog.table.warehouse import opened
+
+FRESH_SECONDS = 30.0
+MOST_KNOWN = 1000  # topics
+MOST_FIELDS = 1000  # of a value, with the elements of its arrays
+MOST_TEXT = 1000  # characters of a field
+NO_FUNCTION = "a function decodes the values of this topic's table, and this server runs none"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOfValue:
+    """A field, after the one that contains it.
+
+    Attributes:
+        name: Its name, or its number in an array.
+        depth: How many fields contain it.
+        type: As Iceberg names it; "struct" or "list" for one that contains others.
+        value: As text, its beginning if it is long; None if it is absent or contains others.
+    """
+
+    name: str
+    depth: int
+    type: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedValue:
+    """A value by its schema.
+
+    Attributes:
+        schema: "inferred" or "given"; None: there is none.
+        fields: The first of its fields.
+        complete: Whether these are all, with all of their text.
+        unfit: Why the value does not fit; None if it does.
+    """
+
+    schema: str | None
+    fields: list[FieldOfValue]
+    complete: bool
+    unfit: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    schema: str
+    is_json: bool
+    fields: pa.StructType
+
+    def decoded(self, value: bytes | None) -> DecodedValue:
+        if not self.is_json:
+            return self.unfit(NO_FUNCTION)
+        [row], [reason] = Block(pa.array([value], pa.binary())).typed(self.fields)
+        if reason.is_valid:
+            return self.unfit(str(reason.as_py()))
+        found = [] if value is None else list(islice(_fields(row, 0), MOST_FIELDS + 1))
+        cut = len(found) > MOST_FIELDS or any(one.value and len(one.value) > MOST_TEXT for one in found)
+        return DecodedValue(self.schema, [_short(one) for one in found[:MOST_FIELDS]], not cut, None)
+
+    def unfit(self, reason: str) -> DecodedValue:
+        return DecodedValue(self.schema, [], complete=True, unfit=reason)
+
+
+class ValueSchemas:
+    """The schemas of the tables of a warehouse. Safe for threads."""
+
+    def __init__(self, place: str | os.PathLike[str], catalog: dict[str, str] | None = None) -> None:
+        """place, catalog: of the warehouse, which need not exist yet; see `seglog.table.sync`."""
+        self._place, self._catalog = os.fspath(place), catalog
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, _Schema | None]] = {}
+
+    def decode(self, topic: str, value: bytes | None, size: int) -> DecodedValue:
+        """Return a value by the schema of a topic's table. size: of the whole value, of which `value` may be a part.
+
+        Raises:
+            CorruptLog, StorageError: The table cannot be read.
+        """
+        schema = self._schema(topic)
+        if schema is None:
+            return DecodedValue(None, [], complete=True, unfit=None)
+        if value is not None and size > len(value):
+            return schema.unfit(f"it has {size} bytes, and values of up to {len(value)} are decoded here")
+        return schema.decoded(value)
+
+    def _schema(self, topic: str) -> _Schema | None:
+        """Return the schema of a topic's table, looked up again after some seconds."""
+        with self._lock:
+            at, known = self._known.get(topic, (float("-inf"), None))
+        if monotonic() - at < FRESH_SECONDS:
+            return known
+        found = self._looked_up(topic)
+        with self._lock:
+            self._known.pop(topic, None)
+            self._known[topic] = (monotonic(), found)
+            if len(self._known) > MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+        return found
+
+    def _looked_up(self, topic: str) -> _Schema | None:
+        try:
+            with opened(f"{self._place}/{topic}", self._catalog) as table:
+                columns, recorded = columns_of(table.schema()), table.properties.get(SCHEMA_PROPERTY)
+                is_json = is_read_as_json(table)
+        except (LogNotFound, TopicNotFound):  # no round has made it yet
+            return None
+        if recorded is None or not columns.has_typed:
+            return None
+        return _Schema("inferred" if recorded == "infer" else "given", is_json, columns.typed)
+
+
+def _fields(row: Any, depth: int) -> Iterator[FieldOfValue]:
+    """Yield the fields of a struct or the elements of a list, each with what it contains."""
+    named = row.items() if types.is_struct(row.type) else ((str(number), one) for number, one in enumerate(row))
+    for name, one in named:
+        kind = one.type
+        if types.is_struct(kind) or types.is_list(kind):
+            yield FieldOfValue(name, depth, "struct" if types.is_struct(kind) else "list", None)
+            if one.is_valid:
+                yield from _fields(one, depth + 1)
+        else:
+            yield FieldOfValue(name, depth, str(iceberg_type(kind, name)), _text(one) if one.is_valid else None)
+
+
+def _text(leaf: Any) -> str:
+    if types.is_binary(leaf.type):
+        data = leaf.as_py()
+        try:
+            return str(data.decode())
+        except UnicodeDecodeError:
+            return str(data.hex(" "))
+    return str(leaf.cast(pa.string()).as_py())
+
+
+def _short(field: FieldOfValue) -> FieldOfValue:
+    if field.value is None or len(field.value) <= MOST_TEXT:
+        return field
+    return FieldOfValue(field.name, field.depth, field.type, field.value[:MOST_TEXT])
