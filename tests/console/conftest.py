@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from playwright.sync_api import Error, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 import seglog
 from seglog import LogConfig, Retention
-from tests import tools
+from tests.browser import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,13 +132,8 @@ def fill(root: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=tools.find(tools.BROWSER), args=["--no-sandbox"])
-        except Error as error:
-            tools.missing(tools.BROWSER, str(error).splitlines()[0])
-        yield started
-        started.close()
+    with started() as one:
+        yield one
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ import sys
 import threading
 
 import pytest
-from playwright.sync_api import Error, sync_playwright
 
-from tests import tools
+from tests.browser import started
 from tools.docs_site.pages import ROOT
 
 pytestmark = [pytest.mark.proof, pytest.mark.needs("chromium")]
@@ -39,13 +38,8 @@ def site():
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=tools.find(tools.BROWSER), args=["--no-sandbox"])
-        except Error as error:
-            tools.missing(tools.BROWSER, str(error).splitlines()[0])
-        yield started
-        started.close()
+    with started() as one:
+        yield one
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -77,9 +77,7 @@ class KafkaOverview:
             shown_members = [_member(one, each, lag) for one, each in members]
             total = sum(lag.values())
             found.append(
-                ClientGroup(
-                    group.name, group.state, group.generation, group.protocol, total, group.size, shown_members
-                )
+                ClientGroup(group.name, group.state, group.generation, group.protocol, total, group.size, shown_members)
             )
         return found
 

@@ -25,7 +25,7 @@ class ConnectionState:
     Attributes:
         id: Its number; later ones have greater numbers.
         client: What the client calls itself.
-        software, version: The client's library, if it has told.
+        software, version: The client's library, if it has named it.
         address: The client's address and port.
         token: The name of its token; "anybody" where the server has none; None before it has authenticated.
         connected_at, used_at: When it connected, and when its last request came, in us.

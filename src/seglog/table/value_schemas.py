@@ -152,7 +152,10 @@ def _text(leaf: Any) -> str:
             return str(data.decode())
         except UnicodeDecodeError:
             return str(data.hex(" "))
-    return str(leaf.cast(pa.string()).as_py())
+    try:
+        return str(leaf.cast(pa.string()).as_py())
+    except pa.ArrowException:  # a map, in a column of another program
+        return str(leaf.as_py())
 
 
 def _short(field: FieldOfValue) -> FieldOfValue:

@@ -51,7 +51,7 @@ class Sender:
         connected_at: When it connected, in us.
         used_at: When its last request came, in us.
         requests: How many it has sent.
-        software, software_version: Its library, if it has told.
+        software, software_version: Its library, if it has named it.
     """
 
     address: tuple[str, int]

@@ -87,9 +87,9 @@ class Known(NamedTuple):
 
 
 async def _api_versions(call: Call) -> Values:
-    """Return what this server answers; note what the client tells of itself."""
-    told = call.values["client_software_name"], call.values["client_software_version"]
-    call.sender.software, call.sender.software_version = (text[:LONGEST_SOFTWARE] for text in told)
+    """Return what this server answers; note the library of the client."""
+    named = call.values["client_software_name"], call.values["client_software_version"]
+    call.sender.software, call.sender.software_version = (text[:LONGEST_SOFTWARE] for text in named)
     return versions(codes.NONE)
 
 
