@@ -17,6 +17,7 @@ from seglog import errors
 from seglog.client import Client
 from seglog.kafka.groups.assigned import assigned
 from seglog.kafka.messages.core import API_VERSIONS
+from seglog.kafka.messages.groups import JOIN_GROUP, SYNC_GROUP
 from seglog.server.overview import MOST_TEXT
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import until
@@ -148,6 +149,27 @@ def test_names_that_clients_chose_are_cut_and_neither_escape_nor_fail(own_kafka:
         [one] = http.kafka_connections()["entries"]
         assert one["client"] == name[:MOST_TEXT]
         assert (one["software"], one["version"]) == ("", "")
+
+
+def test_a_page_of_large_groups_ends_early_and_the_next_one_goes_on(own_kafka: Callable[..., KafkaServer]) -> None:
+    server, names = own_kafka(), [f"g{number:02}" for number in range(60)]
+    forged = assignment([("orders", list(range(300)))])
+    with ExitStack() as opened, Client(server.url) as http:
+        for name in names:
+            join = {"group_id": name, "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "member_id": ""}
+            protocols = {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+            raw = opened.enter_context(server.connection())
+            joined = raw.ask(JOIN_GROUP, 0, {**join, **protocols})
+            member = joined["member_id"]
+            who = {"group_id": name, "generation_id": joined["generation_id"], "member_id": member}
+            assigned_ = [{"member_id": member, "assignment": forged}]
+            assert raw.ask(SYNC_GROUP, 0, {**who, "assignments": assigned_})["error_code"] == 0
+        page = http.kafka_groups(limit=200)
+        assert page["total"] == 60
+        assert [one["name"] for one in page["entries"]] == names[:50]
+        [member] = page["entries"][0]["members"]
+        assert (len(member["partitions"]), member["complete"]) == (100, False)
+        assert [one["name"] for one in every(http, "groups")] == names
 
 
 def test_only_operators_of_all_topics_see_anything_of_it(own_kafka: Callable[..., KafkaServer], tmp_path: Any) -> None:

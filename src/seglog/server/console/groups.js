@@ -196,7 +196,10 @@ function memberSection(group) {
           MEMBERS,
           group.members.map((member) => ({ key: member.id, cells: memberCells(member) })),
         )
-      : empty("No members at present: the partitions are not read, or shared statically."),
+      : empty(
+          "No members at present: the partitions are not read, or shared statically.",
+          h("p", null, "Members that are Kafka's clients are on the page ", h("a", { href: "#/kafka" }, "Kafka"), "."),
+        ),
   );
 }
 
