@@ -32,7 +32,7 @@ ORDER = pa.schema(
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A topic with one record."""
-    with seglog.Topic.create(tmp_path / "orders") as topic:
+    with seglog.Topic.create(tmp_path / "orders", partitions=1) as topic:
         topic.append(b'{"id": 7, "name": "ann"}')
         topic.sync()
     return tmp_path

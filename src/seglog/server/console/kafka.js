@@ -9,9 +9,8 @@ import { oneLine } from "./value.js";
 
 const CONNECTIONS = [
   ["Client", "grows"],
-  ["Library", "phrase"],
-  ["Address", "phrase"],
-  ["Token", "phrase"],
+  ["Address", "phrase whole"],
+  ["Token", "phrase whole"],
   ["Connected", "right"],
   ["Last request", "right"],
   ["Requests", "right"],
@@ -26,7 +25,7 @@ const MEMBERS = [
 const IDS = [
   ["Transactional id", "grows"],
   ["State", "phrase"],
-  ["For", "right"],
+  ["Since", "right"],
   ["Epoch", "right"],
   ["Token", "phrase"],
   ["Staged", "right"],
@@ -102,8 +101,7 @@ function connectionTable(entries) {
     entries.map((one) => ({
       key: one.id,
       cells: [
-        one.client ? shown(one.client) : soft("no name"),
-        one.software ? shown(`${one.software} ${one.version}`) : soft("unknown"),
+        clientOf(one),
         shown(one.address),
         one.token === null ? h("span", { class: "behind" }, "not authenticated") : shown(one.token),
         since(one.connected_at),
@@ -112,6 +110,12 @@ function connectionTable(entries) {
       ],
     })),
   );
+}
+
+/** What a client calls itself, and its library. */
+function clientOf({ client, software, version }) {
+  const name = client ? shown(client) : soft("no name");
+  return software ? [name, " ", h("small", { class: "soft" }, h("bdi", null, oneLine(`${software} ${version}`)))] : name;
 }
 
 function groupTables(entries) {
