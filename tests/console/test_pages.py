@@ -23,7 +23,7 @@ PLACES += [
     "topics/orders/settings",
     "topics/orders/records?by=key&key=k1",
 ]
-PLACES += ["groups", "groups/billing", "copies", "access"]
+PLACES += ["groups", "groups/billing", "copies", "kafka", "access"]
 
 
 def test_topics_appear_with_their_figures_and_their_groups(console: Console, server: Server) -> None:

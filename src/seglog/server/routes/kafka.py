@@ -35,7 +35,7 @@ from seglog.server.routes.common import json_of
 
 NONE: Page[Any] = Page(0, [], None)
 AFTER = text(
-    "after", "The page after this one: `after` of its answer.", pattern=r"[\s\S]*", longest=1100, where="query"
+    "after", "The page after this one: `after` of its answer.", pattern="([0-9a-f]{2})+", longest=None, where="query"
 )
 LIMIT = integer("limit", "The most entries to return.", least=1, most=200, default=50)
 PAGE = (AFTER, LIMIT)
@@ -59,11 +59,12 @@ async def _producers(call: Call) -> Response:
 
 
 def _asked(call: Call) -> tuple[str, int]:
-    return call.values["after"] or "", call.values["limit"]
+    return bytes.fromhex(call.values["after"] or "").decode(errors="replace"), call.values["limit"]
 
 
 def _answer(kafka: Overview | None, page: Page[Any], more: Mapping[str, Any] | None = None) -> Response:
-    listed = {"total": page.total, "entries": [asdict(one) for one in page.entries], "after": page.after}
+    after = None if page.after is None else page.after.encode().hex()
+    listed = {"total": page.total, "entries": [asdict(one) for one in page.entries], "after": after}
     return json_answer({"address": None if kafka is None else kafka.address, **listed, **(more or {})})
 
 
