@@ -12,8 +12,9 @@ import seglog
 from seglog.errors import CorruptLog, KeyRequired, StorageError
 from seglog.replication.promote import fence, promote
 from seglog.storage import LocalStorage
-from seglog.testing.faulty import Fault, FaultyStorage
+from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 from seglog.topic.broker import Broker, transactions_of
+from seglog.topic.idempotency.memory import WINDOW
 from seglog.topic.transactions.frames import Kind, encode
 from seglog.topic.transactions.journal import SUFFIX, Batch, Journal
 
@@ -148,6 +149,34 @@ def test_what_was_published_before_a_long_full_disk_and_deleted_since_is_not_pub
     with Broker(root) as broker:
         assert [record.value for record in broker.topic("a").partition(0).scan()] == [b"later"]
         assert values(broker, "b") == [b"new"]
+
+
+MANY = [b"%d" % number + b"v" * 1024 * 1024 for number in range(72)]
+CUT = seglog.LogConfig(segment_bytes=4 * 1024 * 1024)
+
+
+def interrupted(root: Path, values: Sequence[bytes], config: seglog.LogConfig, at: int) -> None:
+    """Decide a transaction with one batch, and die when its records begin their segment number `at`."""
+    storage = FaultyStorage(LocalStorage(root))
+    broker = Broker(storage)
+    broker.create_topic("long", partitions=2, config=config)
+    journal = transactions_of(broker).begin({"id": "x"})
+    batch = Batch("long", broker.topic("long").id, 1, "x long", len(values), {})
+    transactions_of(broker).stage(journal, batch, pa.record_batch({"value": pa.array(values, pa.binary())}))
+    transactions_of(broker).decide(journal)
+    storage.fault = Fault(operations=frozenset({"create"}), name=".store", at=at)
+    with pytest.raises(Crashed):
+        transactions_of(broker).publish(journal)
+    storage.crash()
+
+
+def test_a_batch_of_which_a_kill_left_more_than_the_topic_remembers_is_continued_not_repeated(root: Path) -> None:
+    interrupted(root, MANY, CUT, at=23)
+    with Broker(root, mode="r") as broker:
+        left = sum(len(record.value or b"") for record in broker.topic("long").partition(1).scan())
+        assert WINDOW.bytes < left < sum(map(len, MANY))
+    with Broker(root) as broker:
+        assert [record.value for record in broker.topic("long").partition(1).scan()] == MANY
 
 
 def test_a_journal_whose_name_stayed_is_known_to_be_published(root: Path) -> None:

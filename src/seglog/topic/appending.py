@@ -160,14 +160,22 @@ class Appending:
             return split_by_partition(table, len(self._logs), turn)
         return ({partition: table} if table.num_rows else {}), turn
 
-    def _append_batch_once(self, data: pa.Table | pa.RecordBatch, partition: int | None, once: str) -> dict[int, range]:
+    def complete_batch(self, data: pa.Table | pa.RecordBatch, found: Share, once: str) -> None:
+        """Append the rows of a batch that are missing after a share of it; see Topic._complete_batch."""
+        self._append_batch_once(data, found.partition, once, (found,))
+
+    def _append_batch_once(
+        self, data: pa.Table | pa.RecordBatch, partition: int | None, once: str, found: tuple[Share, ...] = ()
+    ) -> dict[int, range]:
+        """Append a batch with a key. found: what the caller has found of it in the logs, however far back."""
         from seglog.topic.idempotency.batches import digest_of_rows  # noqa: PLC0415 - imports pyarrow and numba when used
 
         table = _unmarked(data)
         parts, _ = self._shares(table, partition, self.route(None, once))
         digest = digest_of_rows(table)
         with self._memory.alone(once) as stored:
-            known = agreeing(once, stored, {number: (part.num_rows, digest) for number, part in parts.items()})
+            wanted = {number: (part.num_rows, digest) for number, part in parts.items()}
+            known = agreeing(once, (*found, *stored), wanted)
             own = digest if len(parts) == 1 else None
             return _each(
                 parts,

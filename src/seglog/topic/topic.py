@@ -27,7 +27,7 @@ from seglog.record import Header, checked_kind
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.appending import Appending
-from seglog.topic.idempotency.marks import checked_once
+from seglog.topic.idempotency.marks import Share, checked_once
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
 from seglog.topic.layout.creation import check_partitions
 from seglog.topic.opening import Mode, Parts, add_parts, create_parts, open_parts
@@ -357,6 +357,14 @@ class Topic(ReadableTopic):
         if partition is not None:
             self.partition(partition)
         return self._appending.append_batch(data, partition=partition, once=once)
+
+    def _complete_batch(self, data: pa.Table | pa.RecordBatch, found: Share, once: str) -> None:
+        """Append the rows of a batch that a crash has cut, as `append_batch`, to the partition that has the others.
+
+        found: its rows in that log as their mark has them, which may be further back than the topic remembers keys.
+        """
+        self._publishing.finish_waiting()
+        self._appending.complete_batch(data, found, once)
 
     def publish(
         self, staged: Mapping[int, Sequence[StagedSegment]], *, query: str, batch: int

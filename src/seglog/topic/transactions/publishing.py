@@ -1,8 +1,9 @@
 """A decided transaction becomes records and committed offsets: completely, once, in as many attempts as it takes.
 
 Each batch is appended with its idempotency key, so a repetition in the same process stores nothing twice. After a crash
-the keys are looked up in what was appended since the decision, however long that is; and a group's offset is left alone
-if the group has committed for that partition since, other than by a transaction that was decided before.
+the keys are looked up in what was appended since the decision, however long that is, and a batch of which only a part
+was appended is continued; a group's offset is left alone if the group has committed for that partition since, other
+than by a transaction that was decided before.
 """
 
 from __future__ import annotations
@@ -88,10 +89,12 @@ def _append(
         if topic is not None:
             log = written[batch.place] = topic.partition(batch.partition)
             if journal.inherited and batch.place not in known:
-                known[batch.place] = _stored(log, decision.starts[batch.place])
+                known[batch.place] = stored_since(log, batch.partition, decision.starts[batch.place])
             share = known.get(batch.place, {}).get(batch.once)
-            if share is None or not verify(log, share).verified:
+            if share is None:
                 topic.append_batch(journal.records(batch), partition=batch.partition, once=batch.once)
+            elif not verify(log, share).verified:
+                topic._complete_batch(journal.records(batch), share, batch.once)
             log.flush()
             appended(batch.place, batch.rows)
         journal.published += 1
@@ -114,8 +117,8 @@ def _same(open_topic: Callable[[str], Topic], name: str, topic_id: str) -> Topic
     return topic if topic.id == topic_id else None
 
 
-def _stored(log: Log, start: tuple[int, int]) -> dict[str, Share]:
-    """Return the batches that were appended since a decision, by their keys."""
+def stored_since(log: Log, partition: int, start: tuple[int, int]) -> dict[str, Share]:
+    """Return the batches that were appended since a decision, by their keys; of one in pieces the last piece."""
     from seglog.topic.idempotency.tail_search import marks_since  # noqa: PLC0415 - imports pyarrow and numba when used
 
     offset, epoch = start
@@ -123,7 +126,7 @@ def _stored(log: Log, start: tuple[int, int]) -> dict[str, Share]:
     first = max(min(offset, log.next_offset, offset if cut is None else cut), log.lowest_offset)
     if first >= log.next_offset:
         return {}
-    found = (read_mark(value, 0, at) for at, value in marks_since(log, first))
+    found = (read_mark(value, partition, at) for at, value in marks_since(log, first))
     return {one[0]: one[1] for one in found if one is not None}
 
 
