@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import io
+import socket
+import ssl
+import struct
+import subprocess
+import threading
 
+import pytest
 from kio.records.schema import NewRecordBatch
 from kio.records.writers import write_batch
 
-from seglog.kafka.messages.core import PRODUCE
-from seglog.kafka.messages.groups import LIST_GROUPS
-from seglog.kafka.wire.buffers import Writer
+from seglog.kafka.messages.core import METADATA, PRODUCE
+from seglog.kafka.messages.groups import JOIN_GROUP, LIST_GROUPS
+from seglog.kafka.wire.buffers import Reader, Writer
 from seglog.testing.internals import state_of
-from tests.kafka.conftest import connected, until
+from seglog.testing.kafka import KafkaBroker
+from seglog.topic.idempotency.memory import OnceWindow
+from tests.kafka.conftest import Raw, connected, until
+from tests.kafka.producers import RawProducer
 from tests.kafka.test_record_batches import kio_records
 
 pytest_plugins = ["seglog.testing.kafka_fixtures"]
+KEYS = 10
 
 
 def test_records_that_have_arrived_are_appended_although_the_client_is_gone(kafka_broker):
@@ -30,12 +40,105 @@ def test_records_that_have_arrived_are_appended_although_the_client_is_gone(kafk
 
 
 def _produce_and_leave(address, value):
+    with connected(address) as raw:
+        raw.request(PRODUCE.key, 8, _batch([value], acks=0))
+
+
+def _batch(values, *, acks, producer=-1, epoch=-1, sequence=-1):
     target = io.BytesIO()
-    head = {"producer_id": -1, "producer_epoch": -1, "partition_leader_epoch": 0, "base_sequence": -1, "attributes": 0}
-    write_batch(target, NewRecordBatch(records=kio_records([(1000, None, value, ())]), **head))
+    head = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+    records = kio_records([(1000, None, value, ()) for value in values])
+    write_batch(target, NewRecordBatch(records=records, partition_leader_epoch=0, attributes=0, **head))
     part = {"index": 0, "records": target.getvalue()}
-    request = {"acks": 0, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": [part]}]}
+    request = {"acks": acks, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": [part]}]}
     wanted = Writer()
     PRODUCE.request.write(wanted, request, PRODUCE.form(8))
-    with connected(address) as raw:
-        raw.request(PRODUCE.key, 8, b"".join(bytes(one) for one in wanted.parts()))
+    return b"".join(bytes(one) for one in wanted.parts())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of 127.0.0.1, and its key."""
+    place = tmp_path_factory.mktemp("tls")
+    words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    files = ["-keyout", str(place / "key.pem"), "-out", str(place / "cert.pem")]
+    subprocess.run([*words.split(), *files], check=True, capture_output=True)
+    return str(place / "cert.pem"), str(place / "key.pem")
+
+
+@pytest.mark.needs("openssl")
+def test_a_batch_whose_tls_connection_is_reset_while_it_is_appended_counts_as_sent(certificate):
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    server.load_cert_chain(*certificate)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    kafka = KafkaBroker()
+    with kafka:
+        topic = kafka.broker.create_topic("orders")
+        log = topic.partition(0)
+        producer = RawProducer(kafka, "orders")
+        assert producer.send(0, [b"a"]) == (0, 0)
+        kafka._tls = server
+    with kafka:
+        log = kafka.broker.topic("orders").partition(0)
+        tls = {"producer": producer.id, "epoch": producer.epoch, "acks": 1}
+        assert _answered(kafka, client, _batch([b"b"], sequence=1, **tls)) == (0, 1)
+        with state_of(log).mutex:  # so the next batch is in the middle of its append
+            raw = _tls(kafka, client)
+            raw.request(PRODUCE.key, 8, _batch([b"c"], sequence=2, **tls))
+            until(lambda: kafka._services.appends._writers.busy)
+            raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            raw.socket.close()
+            until(lambda: all(one._transport.is_closing() for one in [*kafka._listener._connections]))
+        until(lambda: log.next_offset == 3)
+        until(lambda: not kafka._listener._connections)
+        topic = kafka.broker.topic("orders")
+        topic._appending._memory._window = OnceWindow(keys=KEYS)
+        for number in range(KEYS):  # so that the topic forgets the key of the batch
+            topic.append(b"other", once=str(number))
+        assert _answered(kafka, client, _batch([b"d"], sequence=3, **tls)) == (0, 3 + KEYS)
+        assert _answered(kafka, client, _batch([b"c"], sequence=2, **tls)) == (0, 2)
+        assert log.next_offset == 4 + KEYS
+
+
+def _tls(kafka, context):
+    host, port = kafka.address.rsplit(":", 1)
+    return Raw(context.wrap_socket(socket.create_connection((host, int(port)), timeout=30)))
+
+
+def _answered(kafka, context, body):
+    """Send a Produce; return its error code and offset."""
+    raw = _tls(kafka, context)
+    raw.request(PRODUCE.key, 8, body)
+    found = PRODUCE.response.read(Reader(raw.response()[4:]), PRODUCE.form(8))
+    raw.socket.close()
+    answer = found["responses"][0]["partition_responses"][0]
+    return answer["error_code"], answer["base_offset"]
+
+
+def test_who_joins_a_group_while_the_groups_are_written_delays_nobody(kafka_broker):
+    groups = kafka_broker.broker.groups
+    kafka_broker.broker.create_topic("orders").append(b"v")
+    member = {"member_id": "", "group_instance_id": None, "protocol_type": "consumer"}
+    protocols = [{"name": "range", "metadata": b""}]
+    wish = {"group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocols": protocols}
+    joining = Writer()
+    JOIN_GROUP.request.write(joining, wish | member, JOIN_GROUP.form(2))
+    with connected(kafka_broker.address) as raw, connected(kafka_broker.address) as other:
+        with state_of(groups.log).mutex:
+            committing = threading.Thread(target=groups.commit, args=("another", {"orders": {0: 1}}))
+            committing.start()
+            until(lambda: not _is_free(groups._lock))
+            raw.request(JOIN_GROUP.key, 2, b"".join(bytes(one) for one in joining.parts()))
+            until(lambda: kafka_broker._services.groups.busy)
+            assert other.ask(METADATA, 4, {"topics": [], "allow_auto_topic_creation": False})["brokers"]
+            assert committing.is_alive()
+        committing.join()
+        joined = JOIN_GROUP.response.read(Reader(raw.response()[4:]), JOIN_GROUP.form(2))
+        assert (joined["error_code"], joined["generation_id"]) == (0, 1)
+
+
+def _is_free(lock):
+    if lock.acquire(blocking=False):
+        lock.release()
+        return True
+    return False

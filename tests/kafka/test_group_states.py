@@ -6,10 +6,17 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
+from seglog import Broker, MemoryStorage
+from seglog.errors import GroupConflict
 from seglog.kafka import codes
+from seglog.kafka.groups import coordinator
 from seglog.kafka.groups.group import Group, State
 from seglog.kafka.groups.member import Wish
 from seglog.kafka.groups.room import Room
+from seglog.server.runtime.workers import Workers
+from seglog.topic.groups import Groups
 
 
 def _wish(member: str = "", instance: str | None = None, *, session: float = 30.0) -> Wish:
@@ -101,3 +108,44 @@ def test_a_restarted_static_member_is_counted_once() -> None:
         assert group._room.held == 0
 
     _told(story)
+
+
+def test_a_group_that_nobody_joins_because_the_client_is_gone_is_free_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator, "UNUSED_SECONDS", 0.01)
+
+    async def story(groups: Groups, workers: Workers) -> None:
+        found = coordinator.Coordinator(groups, workers, 1_000_000)
+        gone = asyncio.create_task(found.join("g", _wish()))
+        while not found._reserving:
+            await asyncio.sleep(0)
+        gone.cancel()
+        while not found.names():
+            await asyncio.sleep(0.001)
+        while found.names():
+            await asyncio.sleep(0.001)
+        groups.join("g", ["t"])
+        with pytest.raises(GroupConflict):
+            await found.join("g", _wish())
+
+    _with_groups(story)
+
+
+def test_members_that_reserve_a_group_at_the_same_time_are_in_the_same_group() -> None:
+    async def story(groups: Groups, workers: Workers) -> None:
+        found = coordinator.Coordinator(groups, workers, 1_000_000)
+        first, second = await asyncio.gather(found.join("g", _wish()), found.join("g", _wish()))
+        assert {first.code, second.code} == {codes.NONE}
+        assert (first.generation, first.leader) == (second.generation, second.leader) == (1, first.leader)
+        with pytest.raises(GroupConflict):
+            groups.join("g", ["t"])
+        found.close()
+
+    _with_groups(story)
+
+
+def _with_groups(story: Callable[[Groups, Workers], Coroutine[Any, Any, None]]) -> None:
+    with Broker(MemoryStorage()) as broker:
+        broker.create_topic("t")
+        workers = Workers("group", 2, 10)
+        asyncio.run(asyncio.wait_for(story(broker.groups, workers), 20))
+        workers.close()

@@ -2,6 +2,9 @@
 
 While a request is answered, nothing more is read. So a client holds at most one request and one response, in order, as
 Kafka itself does. A request that stops arriving, and a response that is not read, end the connection.
+
+If the client goes away, what it waits for is cancelled, but not a Produce: what has arrived is appended, and what the
+server knows of producers includes it. The connection counts until then.
 """
 
 from __future__ import annotations
@@ -56,6 +59,8 @@ class Connection(asyncio.BufferedProtocol):
         self._got = 0
         self._size = 0  # of the whole request with its length; 0: its head has not come
         self._task: asyncio.Task[None] | None = None
+        self._appends = False  # whether the task answers a Produce
+        self._is_lost = False
         self._moved_at = self._began_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -80,14 +85,19 @@ class Connection(asyncio.BufferedProtocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's contract
-        """Release everything."""
-        self.connections.discard(self)
+        """Release everything, with a Produce after its end."""
+        self._is_lost = True
         for handle in (self._timer, self._stalled):
             if handle is not None:
                 handle.cancel()
-        if self._task is not None:
-            self._task.cancel()
         self._writable.set()
+        if self._task is not None and not self._appends:
+            self._task.cancel()
+        if self._task is None or not self._appends:
+            self._release()
+
+    def _release(self) -> None:
+        self.connections.discard(self)
         self._claim.close()
 
     def _watch(self) -> None:
@@ -124,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._size and self._got == HEAD_BYTES:
             self._begin()
         if self._size and self._got == self._size:
+            self._appends = int.from_bytes(self._buffer[4:6], "big") == PRODUCE.key
             self._run(self._answer())
         elif self._size and self._got == len(self._buffer):
             self._grow()
@@ -177,7 +188,9 @@ class Connection(asyncio.BufferedProtocol):
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        self._task, self._appends = None, False
+        if self._is_lost:
+            self._release()
         if task.cancelled():
             self._transport.abort()
         elif (error := task.exception()) is not None:
@@ -198,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer, self._got, self._size = bytearray(HEAD_BYTES), 0, 0
         self._claim.close()
         try:
-            if parts and not self._transport.is_closing():
+            if parts and not (self._is_lost or self._transport.is_closing()):
                 self._transport.writelines(parts)
                 del parts
                 await self._writable.wait()

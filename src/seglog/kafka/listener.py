@@ -60,7 +60,7 @@ class KafkaListener:
         """Accept connections."""
         assert self._listener is not None  # noqa: S101 - bound before
         most = int(services.settings.limits.memory_bytes * MEMBERS_SHARE)
-        self._coordinator = Coordinator(services.broker.groups, most)
+        self._coordinator = Coordinator(services.broker.groups, services.groups, most)
         self._transactions = Transactions(services)
         await self._transactions.start()
         producers = Producers(services.scans)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from ssl import SSLContext
 from types import TracebackType
 from typing import Self
 
@@ -37,6 +38,7 @@ class KafkaBroker:
 
     address: str
     broker: Broker
+    _tls: SSLContext | None = None
 
     def __init__(
         self, root: str | os.PathLike[str] | Storage | None = None, *, port: int = 0, topic_partitions: int = 1
@@ -86,7 +88,7 @@ class KafkaBroker:
         self._loop.close()
 
     async def _serve(self) -> None:
-        await self._listener.start(self._services, None)
+        await self._listener.start(self._services, self._tls)
         while not self._ending.is_set():
             self._services.appends.syncing.tick()
             try:

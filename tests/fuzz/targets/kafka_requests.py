@@ -55,7 +55,8 @@ def _server() -> tuple[asyncio.AbstractEventLoop, Parts]:
 
     async def start() -> Parts:
         services = services_of(Broker(MemoryStorage()), Settings(limits=limits))
-        coordinator, transactions = Coordinator(services.broker.groups, MEMBERS_BYTES), Transactions(services)
+        coordinator = Coordinator(services.broker.groups, services.groups, MEMBERS_BYTES)
+        transactions = Transactions(services)
         await transactions.start()
         return Parts(services, KafkaSettings(), coordinator, Producers(services.scans), transactions)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 from seglog.kafka.groups.group import Group
+from seglog.kafka.groups.member import Joined, Wish
 from seglog.kafka.groups.room import Room
+from seglog.server.runtime.workers import Workers
 from seglog.topic.groups import Groups
 
 KIND = "a Kafka client"
+UNUSED_SECONDS = 5.0
+"""How long a group stays reserved without members: the client that wanted to join went away."""
 
 
 class Coordinator:
@@ -15,11 +22,17 @@ class Coordinator:
     An empty group is forgotten: what remains of it are its committed offsets.
     """
 
-    def __init__(self, groups: Groups, most_bytes: int) -> None:
-        """Take the broker's groups, which have members of seglog's protocol. most_bytes: that all members may hold."""
+    def __init__(self, groups: Groups, workers: Workers, most_bytes: int) -> None:
+        """Take the broker's groups, which have members of seglog's protocol.
+
+        workers: for reserving a group, which waits while others read and write groups. most_bytes: that all members may
+        hold.
+        """
         self._groups = groups
+        self._workers = workers
         self.room = Room(most_bytes)
         self._known: dict[str, Group] = {}
+        self._reserving: dict[str, asyncio.Task[None]] = {}
 
     def find(self, name: str) -> Group | None:
         """Return a group, None if it has no members here."""
@@ -29,13 +42,29 @@ class Coordinator:
         """Return the groups with members."""
         return [*self._known]
 
-    def group(self, name: str) -> Group:
-        """Return a group, new if it has no members. Raises GroupConflict if it has members of seglog's protocol."""
-        found = self._known.get(name)
-        if found is None:
-            self._groups.hold(name, KIND)
-            found = self._known[name] = Group(name, self._forget, self.room)
-        return found
+    async def join(self, name: str, wish: Wish) -> Joined:
+        """Join a group, which is new if it has no members.
+
+        Raises GroupConflict if it has members of seglog's protocol, and Busy.
+        """
+        while (found := self._known.get(name)) is None:
+            await self._reserved(name)
+        return await found.join(wish)
+
+    async def _reserved(self, name: str) -> None:
+        """Reserve a group, once for all that wait for it; it is completed even if all of them are gone."""
+        task = self._reserving.get(name)
+        if task is None:
+            task = self._reserving[name] = asyncio.create_task(self._reserve(name))
+        await asyncio.shield(task)
+
+    async def _reserve(self, name: str) -> None:
+        try:
+            await self._workers.run(partial(self._groups.hold, name, KIND))
+        finally:
+            del self._reserving[name]
+        group = self._known[name] = Group(name, self._forget, self.room)
+        asyncio.get_running_loop().call_later(UNUSED_SECONDS, group.forget_if_unused)
 
     def _forget(self, group: Group) -> None:
         if self._known.get(group.name) is group:

@@ -62,7 +62,7 @@ class Group:
         """Join, and return when the others have joined too."""
         code = self._refusal(wish)
         if code:
-            self._forget_if_unused()
+            self.forget_if_unused()
             return Joined(code, wish.member)
         if not wish.member:
             return await self._join_anew(wish)
@@ -327,9 +327,10 @@ class Group:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self._forget_if_unused()
+        self.forget_if_unused()
 
-    def _forget_if_unused(self) -> None:
+    def forget_if_unused(self) -> None:
+        """End the group if it has no members, and none is to come."""
         if not self.members and not self._pending:
             self._emptied(self)
 
@@ -356,7 +357,7 @@ class Group:
         """Go on without a member that did not join with the id that it was given."""
         if self.members or self._pending:
             self._complete_if_all_joined()
-        self._forget_if_unused()
+        self.forget_if_unused()
 
     def close(self) -> None:
         """Cancel all timers, and answer everything that waits."""

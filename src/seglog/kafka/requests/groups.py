@@ -77,10 +77,9 @@ async def join_group(call: Call) -> Values:
         needs_id=call.version >= NEEDS_ID_SINCE,
     )
     try:
-        group = call.parts.coordinator.group(values["group_id"])
-    except GroupConflict as error:
+        return _join_answer(await call.parts.coordinator.join(values["group_id"], wish))
+    except SeglogError as error:
         return _join_answer(Joined(codes.code_of(error), wish.member))
-    return _join_answer(await group.join(wish))
 
 
 def _join_answer(joined: Joined) -> Values:

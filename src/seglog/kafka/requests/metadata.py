@@ -74,7 +74,7 @@ async def _topic(call: Call, name: str) -> Topic:
     try:
         return await call.services.care.run(lambda: broker.create_topic(name, partitions=partitions))
     except TopicExists:  # another request was faster
-        return broker.topic(name)
+        return await call.services.reads.run(lambda: broker.topic(name))
 
 
 def _partitions(topic: Topic) -> Values:

@@ -147,9 +147,9 @@ class Groups(Inheritable, Uncopied):
             GroupConflict: The group has members here, or MAX_GROUPS groups are reserved.
         """
         checked_name(group, "group")
-        if group not in self._held and len(self._held) >= MAX_GROUPS:
-            raise GroupConflict(f"{MAX_GROUPS} consumer groups have members that are {kind}s; {group!r} gets none")
         with self._lock:
+            if group not in self._held and len(self._held) >= MAX_GROUPS:
+                raise GroupConflict(f"{MAX_GROUPS} consumer groups have members that are {kind}s; {group!r} gets none")
             if self._present(group).members:
                 raise GroupConflict(
                     f"group {group!r} has members that use seglog's protocol; {kind} cannot join it. Stop them first, "
