@@ -62,6 +62,32 @@ def test_a_partition_is_truncated_wherever_it_is(cli: Cli, made: Any) -> None:
     assert "offsets count within a partition: name one" in whole.err
 
 
+def test_the_first_records_of_a_partition_are_deleted_wherever_it_is(cli: Cli, made: Any) -> None:
+    place, options = made(LogConfig(segment_bytes=4096))
+    asked = cli("delete-before", f"{place}/1", 97, *options)
+    assert asked.code == 2
+    assert "Delete offsets 0 to 96" in asked.err
+    done = cli("delete-before", f"{place}/1", 97, "--yes", *options)
+    assert done.text == "deleted 97 offsets; the lowest offset is 97\n"
+    again = cli("delete-before", f"{place}/1", 50, "--json", *options)
+    assert again.json == {"lowest_offset": 97, "dropped": 0}
+    assert cli("delete-before", f"{place}/1", 101, "--yes", *options).code == 5
+    assert [one["lowest_offset"] for one in cli("info", place, *options, "--json").json["partitions"]] == [0, 97]
+    whole = cli("delete-before", place, 0, "--yes", *options)
+    assert (whole.code, "name one" in whole.err) == (2, True)
+
+
+def test_a_topic_gets_more_partitions_wherever_it_is(cli: Cli, made: Any) -> None:
+    place, options = made(SMALL)
+    root, name = ["--url", options[1]] if options else [place.rpartition("/")[0]], place.rpartition("/")[2]
+    assert cli("topics", "alter", *root, name, "--partitions", 3).text == f"{name} has 3 partitions\n"
+    assert len(cli("info", place, *options, "--json").json["partitions"]) == 3
+    both = cli("topics", "alter", *root, name, "--partitions", 4, "--retention-bytes", "1MiB")
+    assert both.text == f"{name} has 4 partitions\n{name} keeps bytes 1 MiB\n"
+    fewer = cli("topics", "alter", *root, name, "--partitions", 2)
+    assert (fewer.code, "has 4 partitions; 2 are not more" in fewer.err) == (2, True)
+
+
 def test_all_partitions_of_a_topic_are_expired_or_one(cli: Cli, made: Any) -> None:
     place, options = made(LogConfig(segment_bytes=1024))
     assert cli("expire", place, *options).text.splitlines()[0].startswith("partition 0: deleted 0 segments")

@@ -226,6 +226,23 @@ def test_truncate_offsets_by_time_and_expire(client: seglog.Client, name: str) -
     assert topic.expire() == {0: {"segments": 0}}
 
 
+def test_delete_before_and_more_partitions(client: seglog.Client, name: str) -> None:
+    topic = client.create_topic(name)
+    topic.append_batch(pa.table({"value": [b"%d" % number for number in range(10)]}))
+    assert topic.delete_before(0, 7) == 7
+    assert [record.value for record in topic.records(0)] == [b"7", b"8", b"9"]
+    with pytest.raises(seglog.OffsetOutOfRange):
+        topic.delete_before(0, 11)
+    with pytest.raises(seglog.InvalidType):
+        topic.delete_before(0, "1")  # type: ignore[arg-type] # it is what is tested
+    assert client.add_partitions(name, 3).partitions == 3
+    assert topic.append(b"x", partition=2) == (2, 0)
+    with pytest.raises(seglog.InvalidArgument, match="has 3 partitions"):
+        client.add_partitions(name, 3)
+    with pytest.raises(seglog.TopicNotFound):
+        client.add_partitions(f"{name}x", 3)
+
+
 def test_compact_keeps_the_latest_of_each_key(client: seglog.Client, name: str) -> None:
     topic = client.create_topic(name, config=LogConfig(retention=Retention(compact=True)))
     for number in range(20):

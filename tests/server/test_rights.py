@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,8 +70,12 @@ BODIES: dict[str, Any] = {
     "create_topic": {"name": "orders"},
     "alter_topic": {"retention": {"age": 3600}},
     "truncate": {"offset": 1},
+    "delete_before": {"offset": 1},
     "fence": {"term": 1},
 }
+
+
+MORE = itertools.count(2)  # of partitions: each call needs more than the one before
 
 
 class Guarded(NamedTuple):
@@ -87,6 +92,8 @@ class Guarded(NamedTuple):
             | names
         )
         body, options = BODIES.get(operation.name), {}
+        if operation.name == "add_partitions":
+            body = {"partitions": next(MORE)}
         if isinstance(body, bytes):
             options["content"] = body
         elif body is not None:

@@ -174,6 +174,32 @@ def test_a_partition_is_truncated(http, topic):
     assert http.get(f"/topics/{name}").json()["records"] == 1
 
 
+def test_the_first_records_of_a_partition_are_deleted(http, topic):
+    name = topic(partitions=2)
+    for _ in range(3):
+        http.post(f"/topics/{name}/records?partition=1", content=b"v")
+    delete = f"/topics/{name}/partitions/1/delete-before"
+    assert http.post(delete, json={"offset": 2}).json() == {"lowest_offset": 2}
+    assert http.post(delete, json={"offset": 1}).json() == {"lowest_offset": 2}
+    assert http.post(delete, json={"offset": 4}).json()["error"] == "OffsetOutOfRange"
+    assert http.post(delete, json={}).status_code == 400
+    assert http.post(f"/topics/{name}/partitions/2/delete-before", json={"offset": 0}).status_code == 404
+    assert [one["lowest_offset"] for one in http.get(f"/topics/{name}").json()["partition_states"]] == [0, 2]
+    assert http.get(f"/topics/{name}/partitions/1/records?start=1").status_code == 404
+
+
+def test_a_topic_gets_more_partitions(http, topic):
+    name = topic(partitions=2)
+    http.post(f"/topics/{name}/records?partition=1", content=b"v")
+    assert http.post(f"/topics/{name}/records?partition=2", content=b"v").status_code == 404
+    more = http.post(f"/topics/{name}/partitions", json={"partitions": 3}).json()
+    assert (more["partitions"], [one["next_offset"] for one in more["partition_states"]]) == (3, [0, 1, 0])
+    assert http.post(f"/topics/{name}/records?partition=2", content=b"v").status_code == 200
+    for refused in (3, 1, 100_000):
+        assert http.post(f"/topics/{name}/partitions", json={"partitions": refused}).status_code == 400
+    assert http.post("/topics/absent/partitions", json={"partitions": 2}).status_code == 404
+
+
 def test_a_topic_may_be_deleted_while_it_is_read_tailed_and_appended_to(shared, http, topic):
     name = topic(partitions=2)
     fill(http, name)

@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "restore": Entry("archive", "copy an archive on object storage back to a directory"),
         "table": Entry("table", "keep an Apache Iceberg table of a log or of topics, which other engines read"),
         "truncate": Entry("truncate", "delete all records from an offset on"),
+        "delete-before": Entry("truncate", "delete all records before an offset"),
         "expire": Entry("truncate", "delete the oldest segments that retention no longer keeps"),
     },
     "Logs that are compacted by key": {

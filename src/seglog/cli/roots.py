@@ -48,6 +48,9 @@ class Root(Protocol):
     def alter(self, name: str, retention: Retention) -> Facts:
         """Give a topic another retention."""
 
+    def add_partitions(self, name: str, partitions: int) -> Facts:
+        """Raise a topic's number of partitions."""
+
     def delete(self, name: str) -> None:
         """Delete a topic."""
 
@@ -138,6 +141,10 @@ class LocalRoot:
         self._broker.alter_retention(name, retention)
         return self.topic(name)
 
+    def add_partitions(self, name: str, partitions: int) -> Facts:
+        self._broker.add_partitions(name, partitions)
+        return self.topic(name)
+
     def delete(self, name: str) -> None:
         self._broker.delete_topic(name)
 
@@ -192,6 +199,9 @@ class RemoteRoot:
 
     def alter(self, name: str, retention: Retention) -> Facts:
         return _remote_facts(self._client.alter_retention(name, retention))
+
+    def add_partitions(self, name: str, partitions: int) -> Facts:
+        return _remote_facts(self._client.add_partitions(name, partitions))
 
     def delete(self, name: str) -> None:
         self._client.delete_topic(name)

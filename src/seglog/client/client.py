@@ -142,6 +142,19 @@ class Client(Uncopied):
         """
         return self._call(topic_calls.alter_retention(name, retention))
 
+    def add_partitions(self, name: str, partitions: int) -> TopicInfo:
+        """Raise a topic's number of partitions, as Broker.add_partitions does, and return the topic's new state.
+
+        Args:
+            name: The topic's name.
+            partitions: Their new number. Keys are assigned to it from then on.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            InvalidArgument: it has as many already, or they are more than the server allows.
+        """
+        return self._call(topic_calls.add_partitions(name, partitions))
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records.
 

@@ -289,6 +289,18 @@ class RemoteTopic:
         """Remove a partition's records from `offset` on; return its next offset."""
         return self._call(topic_calls.truncate(self.name, partition, offset))
 
+    def delete_before(self, partition: int, offset: int) -> int:
+        """Delete a partition's records before `offset`, as Log.delete_before does; return where it begins then.
+
+        Args:
+            partition: The partition.
+            offset: Offset of the first record to keep, up to the next offset.
+
+        Raises:
+            OffsetOutOfRange: the offset is larger.
+        """
+        return self._call(topic_calls.delete_before(self.name, partition, offset))
+
     def compact(self, partition: int | None = None) -> dict[int, Any]:
         """Compact one partition by key, or all of them, now; return by partition what was done."""
         return self._call(topic_calls.care(self.name, "compact", partition))

@@ -61,12 +61,17 @@ def _alter(args: Args) -> int:
     with root_to_change(args, f"PATCH /topics/{args.name}") as root:
         stored = root.config(args.name)
         config = config_over(args, lambda: stored)
-        if config is None:
+        if config is None and args.partitions is None:
             raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
-        facts = root.alter(args.name, config.retention)
+        facts = root.add_partitions(args.name, args.partitions) if args.partitions is not None else {}
+        if config is not None:
+            facts = root.alter(args.name, config.retention)
     if args.json:
         output.say_json(facts)
-    else:
+        return Exit.OK
+    if args.partitions is not None:
+        output.say(f"{args.name} has {format_count(facts['partitions'], 'partition')}")
+    if config is not None:
         output.say(f"{args.name} keeps {_row(facts)[-1]}")
     return Exit.OK
 
@@ -99,6 +104,13 @@ def _held(args: Args) -> str:
 
 _NAME = after_root("name", "the topic's name")
 _PARTITIONS = option("--partitions", metavar="N", type=parse_count, default=1, help="how many partitions; default 1")
+_MORE_PARTITIONS = option(
+    "--partitions",
+    metavar="N",
+    type=parse_count,
+    default=None,
+    help="how many partitions, more than now; keys are assigned to the new number from then on",
+)
 
 COMMANDS = (
     Verbs(
@@ -116,8 +128,8 @@ COMMANDS = (
             Command(
                 "alter",
                 _alter,
-                [ROOT, _NAME, WAIT, *SERVER_AS_ROOT, *retention_options()],
-                summary="change what a topic keeps, with immediate effect",
+                [ROOT, _NAME, _MORE_PARTITIONS, WAIT, *SERVER_AS_ROOT, *retention_options()],
+                summary="change what a topic keeps, with immediate effect, or add partitions",
             ),
             Command(
                 "delete",
@@ -136,6 +148,7 @@ COMMANDS = (
             "seglog topics shop",
             "seglog topics create shop orders --partitions 4 --retention-age 7d",
             "seglog topics alter shop orders --retention-bytes 10GiB",
+            "seglog topics alter shop orders --partitions 8",
             "seglog topics delete shop orders",
             "seglog topics http://127.0.0.1:3000",
             "seglog topics create --url http://127.0.0.1:3000 orders --partitions 4",

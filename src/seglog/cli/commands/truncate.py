@@ -1,4 +1,4 @@
-"""`truncate` and `expire`: delete records from a log. `truncate` asks first."""
+"""`truncate`, `delete-before` and `expire`: delete records from a log. The first two ask first."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_offset
 
 if TYPE_CHECKING:
+    from seglog.client.models import Bounds
+    from seglog.client.topic import RemoteTopic
     from seglog.log.info import SegmentInfo
     from seglog.log.log import Log
 
@@ -44,15 +46,21 @@ def _truncate(args: Args) -> int:
 def _truncate_remote(args: Args, place: Remote) -> int:
     with client_for(args, place) as client:
         topic, number = client.topic(place.topic), place.partition or 0
-        bounds = topic.bounds()
-        if number not in bounds:
-            raise InvalidArgument(f"topic {place.topic!r} has partitions 0 to {len(bounds) - 1}, not {number}")
-        if not _may_truncate(args, bounds[number].lowest_offset, bounds[number].next_offset):
+        bounds = _bounds(topic, number)
+        if not _may_truncate(args, bounds.lowest_offset, bounds.next_offset):
             return Exit.FAILED
         dropped = max(0, topic.bounds()[number].next_offset - args.offset)
         if dropped:
             topic.truncate(number, args.offset)
         return _truncated(args, dropped)
+
+
+def _bounds(topic: RemoteTopic, number: int) -> Bounds:
+    """Return the bounds of a partition. InvalidArgument if there is none."""
+    bounds = topic.bounds()
+    if number not in bounds:
+        raise InvalidArgument(f"topic {topic.name!r} has partitions 0 to {len(bounds) - 1}, not {number}")
+    return bounds[number]
 
 
 def _may_truncate(args: Args, lowest: int, end: int) -> bool:
@@ -71,6 +79,50 @@ def _truncated(args: Args, dropped: int) -> int:
         output.say_json({"next_offset": args.offset, "dropped": dropped})
     else:
         output.say(f"deleted {format_count(dropped, 'offset')}; the next offset is {args.offset}")
+    return Exit.OK
+
+
+# --- delete-before --------------------------------------------------------------------------------------------------
+
+
+def _delete_before(args: Args) -> int:
+    place = locate(args)
+    one_partition(place, "offsets count")
+    if isinstance(place, Remote):
+        return _delete_before_remote(args, place)
+    with opened(args.log, mode="r") as log:
+        lowest, end = log.lowest_offset, log.next_offset
+    if not _may_delete(args, lowest, end):
+        return Exit.FAILED
+    with patiently(lambda: opened(args.log, mode="a"), args.wait) as log:
+        return _deleted(args, log.lowest_offset, log.delete_before(args.offset))
+
+
+def _delete_before_remote(args: Args, place: Remote) -> int:
+    with client_for(args, place) as client:
+        topic, number = client.topic(place.topic), place.partition or 0
+        bounds = _bounds(topic, number)
+        if not _may_delete(args, bounds.lowest_offset, bounds.next_offset):
+            return Exit.FAILED
+        return _deleted(args, bounds.lowest_offset, topic.delete_before(number, args.offset))
+
+
+def _may_delete(args: Args, lowest: int, end: int) -> bool:
+    """Ask before records are deleted. OffsetOutOfRange."""
+    if not 0 <= args.offset <= end:
+        raise OffsetOutOfRange(args.offset, lowest, end + 1)
+    question = f"Delete offsets {lowest} to {args.offset - 1} of {args.log} permanently?"
+    if args.offset > lowest and not output.confirmed(question, yes=args.yes):
+        output.note("nothing was changed")
+        return False
+    return True
+
+
+def _deleted(args: Args, before: int, lowest: int) -> int:
+    if args.json:
+        output.say_json({"lowest_offset": lowest, "dropped": lowest - before})
+    else:
+        output.say(f"deleted {format_count(lowest - before, 'offset')}; the lowest offset is {lowest}")
     return Exit.OK
 
 
@@ -142,6 +194,22 @@ COMMANDS = (
             "seglog truncate orders 1000 --yes",
             "seglog truncate shop/orders/0 1000",
             "seglog truncate http://127.0.0.1:3000/orders/0 1000",
+        ],
+    ),
+    Command(
+        "delete-before",
+        _delete_before,
+        [PLACE, argument("offset", type=parse_offset, help="the first offset to keep"), YES, WAIT, *SERVER],
+        story=(
+            "The log begins at that offset then. The space of a segment is free once all its records are deleted. A\n"
+            "log with an archive, or that a table reads, deletes only whole segments that these have. The records\n"
+            "cannot be restored; consumers that have not read them get an error. Of a topic, name the partition:\n"
+            "offsets count within one."
+        ),
+        examples=[
+            "seglog delete-before orders 1000",
+            "seglog delete-before shop/orders/0 1000 --yes",
+            "seglog delete-before http://127.0.0.1:3000/orders/0 1000",
         ],
     ),
     Command(

@@ -126,6 +126,10 @@ class AsyncClient(Uncopied):
         """Change a topic's retention and return its new state; as Client.alter_retention."""
         return await self._call(topic_calls.alter_retention(name, retention))
 
+    async def add_partitions(self, name: str, partitions: int) -> TopicInfo:
+        """Raise a topic's number of partitions and return its new state; as Client.add_partitions."""
+        return await self._call(topic_calls.add_partitions(name, partitions))
+
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records; as Client.delete_topic."""
         await self._call(topic_calls.delete_topic(name))

@@ -199,6 +199,10 @@ class AsyncRemoteTopic:
         """Remove a partition's records from `offset` on; return its next offset."""
         return await self._call(topic_calls.truncate(self.name, partition, offset))
 
+    async def delete_before(self, partition: int, offset: int) -> int:
+        """Delete a partition's records before `offset`; as RemoteTopic.delete_before."""
+        return await self._call(topic_calls.delete_before(self.name, partition, offset))
+
     async def compact(self, partition: int | None = None) -> dict[int, Any]:
         """Compact one partition by key, or all of them, now; return by partition what was done."""
         return await self._call(topic_calls.care(self.name, "compact", partition))

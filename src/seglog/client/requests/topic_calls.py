@@ -205,6 +205,16 @@ def alter_retention(name: str, retention: Retention) -> Call[TopicInfo]:
     return Call("PATCH", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)), body, content)
 
 
+def add_partitions(name: str, partitions: int) -> Call[TopicInfo]:
+    """Raise a topic's number of partitions. Not repeatable: a repetition would find that it has as many."""
+    body = {"partitions": checked_offset(partitions, "partitions")}
+
+    def read(answer: Answer) -> TopicInfo:
+        return TopicInfo.from_json(body_of(answer))
+
+    return posted(topic_path(name, "/partitions"), body, read, repeatable=False)
+
+
 def delete_topic(name: str) -> Call[None]:
     """Delete a topic."""
     return Call("DELETE", topic_path(name), nothing, repeatable=False)
@@ -225,6 +235,13 @@ def truncate(name: str, partition: int, offset: int) -> Call[int]:
     path = topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/truncate")
     body = {"offset": checked_offset(offset)}
     return cast("Call[int]", posted(path, body, lambda answer: int(body_of(answer)["next_offset"])))
+
+
+def delete_before(name: str, partition: int, offset: int) -> Call[int]:
+    """Delete the records of a partition before an offset; return where it begins then."""
+    path = topic_path(name, f"/partitions/{checked_offset(partition, 'partition')}/delete-before")
+    body = {"offset": checked_offset(offset)}
+    return cast("Call[int]", posted(path, body, lambda answer: int(body_of(answer)["lowest_offset"])))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -158,6 +158,18 @@ class Truncate(Model):
     offset: Offset
 
 
+class DeleteBefore(Model):
+    """The first offset to keep."""
+
+    offset: Offset
+
+
+class AddPartitions(Model):
+    """How many partitions a topic has from now on."""
+
+    partitions: Annotated[int, Field(ge=1, le=10_000), WHOLE]
+
+
 class Fence(Model):
     """The term of the copy that was promoted in place of this server's logs."""
 

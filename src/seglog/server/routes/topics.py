@@ -14,7 +14,7 @@ from seglog.log.info import CompactionReport, SegmentInfo
 from seglog.log.log import Log
 from seglog.log.view import View
 from seglog.server.api import group_rights, schemas
-from seglog.server.api.models import AlterTopic, CreateTopic, Truncate
+from seglog.server.api.models import AddPartitions, AlterTopic, CreateTopic, DeleteBefore, Truncate
 from seglog.server.api.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, partition_log, topic_of
 from seglog.topic.figures import figures_of
@@ -136,9 +136,7 @@ def _one_moment(log: Log) -> tuple[View, Sequence[SegmentInfo]]:
 async def _create(call: Call) -> Response:
     wanted = await call.json(CreateTopic)
     call.caller.require("admin", wanted.name)
-    most = call.services.settings.limits.partitions
-    if wanted.partitions > most:
-        raise InvalidArgument(f"{wanted.partitions} partitions are too many; this server allows {most} (--partitions)")
+    _check_partitions(call, wanted.partitions)
     config = None if wanted.config is None else wanted.config.config()
     create = partial(call.services.broker.create_topic, wanted.name, partitions=wanted.partitions, config=config)
     topic = await call.services.care.run(create)
@@ -173,6 +171,26 @@ async def truncate(call: Call, place: Partition, log: Log, offset: int) -> None:
         call.services.broker.groups.cut(*place, offset)
 
     await call.services.care.run(work)
+
+
+async def _delete_before(call: Call) -> Response:
+    log, wanted = await log_of(call), await call.json(DeleteBefore)
+    lowest = await call.services.care.run(partial(log.delete_before, wanted.offset))
+    return json_answer({"lowest_offset": lowest})
+
+
+async def _add_partitions(call: Call) -> Response:
+    topic, wanted = await topic_of(call), await call.json(AddPartitions)
+    _check_partitions(call, wanted.partitions)
+    await call.services.care.run(partial(call.services.broker.add_partitions, topic.name, wanted.partitions))
+    return json_answer(_with_partitions(topic))
+
+
+def _check_partitions(call: Call, wanted: int) -> None:
+    """Raise InvalidArgument for more partitions than a topic of this server may have."""
+    most = call.services.settings.limits.partitions
+    if wanted > most:
+        raise InvalidArgument(f"{wanted} partitions are too many; this server allows {most} (--partitions)")
 
 
 async def _compact(call: Call) -> Response:
@@ -277,6 +295,17 @@ OPERATIONS = (
         (TOPIC, PARTITION),
     ),
     Operation(
+        "POST",
+        "/topics/{topic}/partitions",
+        "add_partitions",
+        "Raise a topic's number of partitions. Keys are assigned to the new number from then on.",
+        _add_partitions,
+        "admin",
+        {200: TOPIC_ANSWER},
+        (TOPIC,),
+        AddPartitions,
+    ),
+    Operation(
         "GET",
         "/topics/{topic}/partitions/{partition}",
         "partition",
@@ -296,5 +325,16 @@ OPERATIONS = (
         {200: json_of("The end now.", {"next_offset": schemas.COUNT})},
         (TOPIC, PARTITION.in_path()),
         Truncate,
+    ),
+    Operation(
+        "POST",
+        "/topics/{topic}/partitions/{partition}/delete-before",
+        "delete_before",
+        "Delete a partition's records before an offset.",
+        _delete_before,
+        "admin",
+        {200: json_of("Where the partition begins now.", {"lowest_offset": schemas.COUNT})},
+        (TOPIC, PARTITION.in_path()),
+        DeleteBefore,
     ),
 )
