@@ -68,8 +68,8 @@ def _exit_of(told: Told, *, damaged: bool | None = None) -> int:
 
 
 def _verified_lines(told: Told) -> Iterator[str]:
-    for topic in told.topics:
-        yield from _topic_lines(topic)
+    for own in told.own:
+        yield from _topic_lines(own)
     for log in told.logs:
         yield from _log_lines(log, alone=told.kind == "log")
     if told.kind != "log":
@@ -79,7 +79,7 @@ def _verified_lines(told: Told) -> Iterator[str]:
 
 
 def _topic_lines(topic: TopicTold) -> Iterator[str]:
-    """Yield a line for each problem of a topic's own files; none if they are intact."""
+    """Yield a line for each problem of a topic's own files, or of transactions; none if they are intact."""
     if topic.error is not None:
         yield f"{topic.path}: CANNOT BE CHECKED: {message_of(topic.error)}"
     for problem in topic.problems:
@@ -99,6 +99,8 @@ def _log_lines(log: LogTold, *, alone: bool) -> Iterator[str]:
         yield f"  {_problem(problem)}"
     if log.found.unreadable:
         yield f"  not readable: {_gaps(log.found.unreadable)}"
+        if log.holds is not None:
+            yield f"  lost with them: {log.holds}"
 
 
 def _state(found: VerifyReport) -> str:
@@ -139,6 +141,8 @@ def _total(told: Told) -> str:
     own = sum(len(topic.problems) for topic in told.topics)
     if own:
         states.append(f"{format_count(own, 'problem')} in topics' own files")
+    if told.transactions is not None and told.transactions.problems:
+        states.append(f"{format_count(len(told.transactions.problems), 'problem')} in files of transactions")
     what = "topic" if told.kind == "topic" else format_count(len(told.topics), "topic")
     return (
         f"total: {what}, {format_count(len(told.logs), 'log')}: {', '.join(states)}; "
@@ -150,10 +154,12 @@ def _verified_plainly(told: Told) -> dict[str, Any]:
     logs: list[dict[str, Any]] = [_log_plainly(log) for log in told.logs]
     if told.kind == "log":
         return logs[0]
-    topics = [output.plain(topic) | {"error": _error(topic.error)} for topic in told.topics]
-    for topic in topics:
-        del topic["repair"]
-    return {"kind": told.kind, "path": told.path, "ok": told.ok, "topics": topics, "logs": logs}
+    own = [output.plain(part) | {"error": _error(part.error)} for part in told.own]
+    for part in own:
+        del part["repair"]
+    split = len(told.topics)
+    plain = {"kind": told.kind, "path": told.path, "ok": told.ok, "topics": own[:split], "logs": logs}
+    return plain | ({"transactions": own[split]} if told.transactions is not None else {})
 
 
 def _log_plainly(log: LogTold) -> dict[str, Any]:
@@ -250,8 +256,9 @@ def _repaired_plainly(told: Told) -> dict[str, Any]:
     ]
     if told.kind == "log":
         return parts[0]
-    split = len(told.topics)
-    return {"kind": told.kind, "path": told.path, "topics": parts[:split], "logs": parts[split:]}
+    split, logs = len(told.topics), len(told.own)
+    plain = {"kind": told.kind, "path": told.path, "topics": parts[:split], "logs": parts[logs:]}
+    return plain | ({"transactions": parts[split]} if told.transactions is not None else {})
 
 
 _PATH = argument("log", metavar="PATH", type=LocalPath(), help="the directory of a log, of a topic, or of topics")

@@ -13,7 +13,8 @@ from seglog.storage import Storage, Subdirectory, is_directory
 from seglog.topic.layout import description
 from seglog.topic.layout.creation import holds_records
 from seglog.topic.layout.places import is_log
-from seglog.topic.layout.root import OFFSETS
+from seglog.topic.layout.root import OFFSETS, PRODUCERS
+from seglog.topic.transactions.transactions import DIRECTORY as TRANSACTIONS
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,23 @@ class Site:
 
     @property
     def offsets(self) -> Storage | None:
-        """The broker's own log, None if there is none."""
-        own = Subdirectory(self.root, OFFSETS)
+        """The broker's own log of consumer groups, None if there is none."""
+        return self._own(OFFSETS)
+
+    @property
+    def producers(self) -> Storage | None:
+        """The broker's own log of transactional ids, None if there is none."""
+        return self._own(PRODUCERS)
+
+    def _own(self, name: str) -> Storage | None:
+        own = Subdirectory(self.root, name)
         return own if self.kind == "broker" and is_log(own) else None
+
+    @property
+    def transactions(self) -> Storage | None:
+        """The directory of the files of transactions, None if there is none."""
+        there = self.kind == "broker" and is_directory(self.root, TRANSACTIONS)
+        return Subdirectory(self.root, TRANSACTIONS) if there else None
 
 
 def site_at(root: Storage) -> Site:

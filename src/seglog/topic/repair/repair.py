@@ -1,6 +1,6 @@
-"""Repair everything at a place: its logs one by one, then the topics' own files.
+"""Repair everything at a place: its logs one by one, then the topics' own files, and the files of transactions.
 
-As in a log, nothing is destroyed: replaced files are kept in the topic's quarantine/. What cannot be known is not
+As in a log, nothing is destroyed: replaced files are kept in quarantine/ beside them. What cannot be known is not
 invented: the report describes what to do manually. A broker is repaired as a whole or not at all: its lock is held.
 """
 
@@ -18,7 +18,6 @@ from seglog.errors import CorruptLog, LogLocked, SeglogError
 from seglog.format import filename
 from seglog.log.locks.write_lock import holder_of, is_written, try_lock_log
 from seglog.log.opening import storage_at
-from seglog.log.quarantine import link_aside
 from seglog.log.repair.repair import RepairAction, RepairReport, accept_home, repair_storage
 from seglog.log.repair.reports import Problem
 from seglog.log.repair.verify import Progress
@@ -27,6 +26,8 @@ from seglog.topic.layout import description
 from seglog.topic.layout.description import FILE_NAME, Description
 from seglog.topic.layout.root import OFFSETS
 from seglog.topic.repair.discover import Site, logs_of, partition_numbers, site_at
+from seglog.topic.repair.journal_files import keep, quarantine_journal, restore_journal
+from seglog.topic.repair.journals import Survey, problem_of, surveys
 from seglog.topic.repair.reports import LogTold, Told, TopicTold
 from seglog.topic.repair.reserved_names import free_name, name_problems, rename
 from seglog.topic.repair.verify import (
@@ -42,6 +43,7 @@ from seglog.topic.repair.verify import (
     text_of,
 )
 from seglog.topic.transaction import DIRECTORY, unfinished
+from seglog.topic.transactions.transactions import DIRECTORY as TRANSACTIONS
 
 
 def repair_place(
@@ -68,7 +70,8 @@ def repair_place(
             if name == OFFSETS and not dry_run:
                 held.callback(_held(storage, site.root, told[-1].error).release)
         topics = tuple(_topic(site, storage, name, dry_run=dry_run) for name, storage in site.topics.items())
-    return Told(kind=site.kind, path=site.root.path, topics=topics, logs=tuple(told))
+        transactions = _transactions(site, dry_run=dry_run)
+    return Told(kind=site.kind, path=site.root.path, topics=topics, logs=tuple(told), transactions=transactions)
 
 
 def _log(storage: Storage, name: str, progress: Progress | None, clock: Clock, *, dry_run: bool) -> LogTold:
@@ -112,10 +115,11 @@ def _held(log: Storage, place: Storage, error: SeglogError | None = None) -> Loc
 
 
 class _Step(NamedTuple):
-    """The repair of one problem. run: does it and returns the names of kept files."""
+    """The repair of one problem. run: does it and returns the names of kept files; records_lost: that are known."""
 
     action: RepairAction
     run: Callable[[], list[str]] | None = None
+    records_lost: int = 0
 
 
 def _topic(site: Site, topic: Storage, name: str, *, dry_run: bool) -> TopicTold:
@@ -232,18 +236,55 @@ def _batch_step(topic: Storage, problem: Problem) -> _Step:
     return _step("restore", problem, how, lambda: _rewrite(topic, name, mended))
 
 
+# --- the files of transactions ----------------------------------------------------------------------------------------
+
+
+def _transactions(site: Site, *, dry_run: bool) -> TopicTold | None:
+    """Restore damaged files, or quarantine them. The caller holds the directory's lock."""
+    storage = site.transactions
+    if storage is None:
+        return None
+    kept: list[str] = []
+    try:
+        steps = [_journal_step(site, storage, found) for found in surveys(site) if found.is_damaged]
+        if not dry_run:
+            kept = [kept for step in steps if step.run is not None for kept in step.run()]
+    except SeglogError as error:
+        return TopicTold(name=TRANSACTIONS, path=storage.path, error=error)
+    lost = sum(step.records_lost for step in steps)
+    report = RepairReport(actions=tuple(step.action for step in steps), records_lost=lost, quarantined=tuple(kept))
+    return TopicTold(name=TRANSACTIONS, path=storage.path, repair=report)
+
+
+def _journal_step(site: Site, storage: Storage, found: Survey) -> _Step:
+    problem = problem_of(site, found)
+    if found.is_restorable:
+        how = (
+            "its checksums confirm the original content, which is written again, and the next opening publishes what "
+            "is missing; the damaged file goes to quarantine/. If its producer has sent the records again since, move "
+            "the file to quarantine/ instead"
+        )
+        return _step("restore", problem, how, lambda: restore_journal(storage, found))
+    how = (
+        f"the file is moved to {filename.QUARANTINE}/, and nothing more of it is published; let its producer send "
+        "again what the topics lack"
+    )
+    step = _step("quarantine", problem, how, lambda: quarantine_journal(storage, found.journal.name))
+    return step._replace(records_lost=problem.records)
+
+
 def _step(kind: str, problem: Problem, how: str, run: Callable[[], list[str]] | None) -> _Step:
     return _Step(RepairAction(kind=kind, path=problem.path, detail=problem.detail, outcome=how), run)
 
 
 def _describe(topic: Storage, what: Description) -> list[str]:
-    kept = _keep(topic, FILE_NAME)
+    kept = keep(topic, FILE_NAME)
     description.write(topic, what)
     return kept
 
 
 def _rewrite(topic: Storage, name: str, data: bytes) -> list[str]:
-    kept = _keep(topic, name)
+    kept = keep(topic, name)
     temporary = f"{DIRECTORY}/.tmp"
     file = topic.create(temporary, replace=True)
     file.pwrite(data, 0)
@@ -251,13 +292,3 @@ def _rewrite(topic: Storage, name: str, data: bytes) -> list[str]:
     topic.rename(temporary, name)
     must_sync(lambda: topic.sync_directory(DIRECTORY))
     return kept
-
-
-def _keep(topic: Storage, name: str) -> list[str]:
-    """Link a file, if it exists, into the topic's quarantine/, durably."""
-    if topic.identity(name) is None:
-        return []
-    topic.make([filename.QUARANTINE])
-    kept = link_aside(topic, name)
-    must_sync(lambda: topic.sync_directory(filename.QUARANTINE))
-    return [kept]

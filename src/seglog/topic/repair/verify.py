@@ -16,8 +16,9 @@ from seglog.log.repair.verify import Progress, verify_storage
 from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import description
 from seglog.topic.layout.description import Description
-from seglog.topic.layout.root import OFFSETS
+from seglog.topic.layout.root import OFFSETS, PRODUCERS
 from seglog.topic.repair.discover import Site, is_there, logs_of, partition_numbers, site_at
+from seglog.topic.repair.journals import transactions_told
 from seglog.topic.repair.reports import LogTold, Told, TopicTold
 from seglog.topic.repair.reserved_names import name_problems
 from seglog.topic.repair.topic_files import mended_description, told_partitions, turned_back
@@ -25,7 +26,7 @@ from seglog.topic.transaction import DIRECTORY, Transaction
 
 
 def verify_place(place: str | os.PathLike[str] | Storage, progress: Progress | None = None) -> Told:
-    """Check every byte of every log at a place, and the topics' own files.
+    """Check every byte of every log at a place, the topics' own files, and the files of transactions.
 
     progress(bytes done, bytes in total). Raises LogNotFound or NotALog if there is nothing of seglog.
     """
@@ -37,6 +38,7 @@ def verify_place(place: str | os.PathLike[str] | Storage, progress: Progress | N
         path=site.root.path,
         topics=tuple(_topic(site, storage, name) for name, storage in site.topics.items()),
         logs=tuple(_log(storage, name, share(name)) for name, storage in logs.items()),
+        transactions=transactions_told(site),
     )
 
 
@@ -44,8 +46,8 @@ def logs_at(site: Site) -> dict[str, Storage]:
     """Return name -> storage of every log at a place; directories that cannot be read have none."""
     if site.kind == "log":
         return {"": site.root}
-    own = site.offsets
-    found: dict[str, Storage] = {} if own is None else {OFFSETS: own}
+    own = {OFFSETS: site.offsets, PRODUCERS: site.producers}
+    found = {name: log for name, log in own.items() if log is not None}
     for name, storage in site.topics.items():
         try:
             found |= logs_of(storage, name)

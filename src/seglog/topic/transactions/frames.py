@@ -31,6 +31,9 @@ class Kind(IntEnum):
     DECISION = 5
 
 
+KINDS = frozenset(Kind)
+
+
 class Frame(NamedTuple):
     """A frame as it was read. position, length: in the file, of a batch's Arrow stream; begin, end: of the frame."""
 
@@ -52,8 +55,8 @@ def encode(kind: Kind, values: dict[str, Any], data: Any = b"") -> list[Any]:
 
 def decode(head: bytes, payload: bytes, position: int) -> Frame | None:
     """Return the frame at `position` of a file; None if it is incomplete or damaged."""
-    length, kind, check = HEAD.unpack(head)
-    if len(payload) < length or kind not in set(Kind) or _check(kind, [payload]) != check:
+    length, kind, _ = HEAD.unpack(head)
+    if len(payload) < length or kind not in KINDS or not has_check(head, payload):
         return None
     start, text = position + HEAD.size, payload
     if kind == Kind.BATCH:
@@ -62,6 +65,12 @@ def decode(head: bytes, payload: bytes, position: int) -> Frame | None:
         start += JSON_LENGTH.size + size
     end = position + HEAD.size + length
     return Frame(Kind(kind), json.loads(text), start, end - start, position, end)
+
+
+def has_check(head: bytes, payload: bytes) -> bool:
+    """Whether a payload has the check of its head."""
+    _, kind, check = HEAD.unpack(head)
+    return _check(kind, [payload]) == check
 
 
 def _check(kind: int, parts: list[Any]) -> int:

@@ -116,19 +116,14 @@ class Journal:
         damaged and was decided, or may have been.
         """
         file = storage.open(name, writable=True)
-        frame = _read(file, 0)
+        frame = read_frame(file, 0)
         if frame is None or frame.kind is not Kind.BEGIN:
-            if _is_decided_after(file, 0):
+            if is_decided_after(file, 0):
                 raise CorruptLog(f"{file.path} is damaged at its beginning; its transaction was committed")
             return None
-        if frame.values["format"] != FORMAT:
-            raise FormatVersionError(
-                f"{file.path} has format {frame.values['format']}; this seglog reads format {FORMAT}. Install a newer "
-                "seglog; nothing was changed"
-            )
-        is_same_run = bool(boot_id()) and frame.values["boot"] == boot_id()
-        journal = cls(storage, name, frame.values["about"], file, frame.end, is_same_run, inherited=True)
-        while (frame := _read(file, journal.size)) is not None:
+        journal = cls(storage, name, {}, file, frame.end, inherited=True)
+        journal._begin(frame)
+        while (frame := read_frame(file, journal.size)) is not None:
             journal._take(frame)
             journal.size = frame.end
         journal._check_end()
@@ -140,7 +135,7 @@ class Journal:
         self.torn = size > self.size
         if not self.torn or self.decision is not None:
             return
-        if _is_decided_after(self.file, self.size):
+        if is_decided_after(self.file, self.size):
             raise CorruptLog(f"{self.file.path} is damaged at byte {self.size}; its transaction was committed")
         head = self.file.pread(HEAD.size, self.size)
         if self.resumable and len(head) == HEAD.size and self.size + HEAD.size + HEAD.unpack(head)[0] <= size:
@@ -150,6 +145,28 @@ class Journal:
     def id(self) -> str:
         """Its random id, 16 hex digits."""
         return self.name.removesuffix(SUFFIX)
+
+    def takes(self, frame: Frame) -> bool:
+        """Take a frame of a file that may be damaged; return whether it can be at its place. Raises FormatVersionError.
+
+        Only the first one is a beginning.
+        """
+        if (frame.kind is Kind.BEGIN) != (frame.begin == 0):
+            return False
+        if frame.kind is Kind.BEGIN:
+            self._begin(frame)
+        else:
+            self._take(frame)
+        return True
+
+    def _begin(self, frame: Frame) -> None:
+        if frame.values["format"] != FORMAT:
+            raise FormatVersionError(
+                f"{self.file.path} has format {frame.values['format']}; this seglog reads format {FORMAT}. Install a "
+                "newer seglog; nothing was changed"
+            )
+        self.about = frame.values["about"]
+        self.resumable = bool(boot_id()) and frame.values["boot"] == boot_id()
 
     def _take(self, frame: Frame) -> None:
         values = frame.values
@@ -276,7 +293,7 @@ class Journal:
         """Read a staged batch. Raises CorruptLog if it is damaged."""
         import pyarrow as pa  # noqa: PLC0415 - as above
 
-        found = _frame_bytes(self.file, batch.frame)
+        found = frame_bytes(self.file, batch.frame)
         if found is None or decode(*found, batch.frame) is None:
             raise CorruptLog(f"{self.file.path} is damaged at byte {batch.frame}; its transaction is committed")
         with pa.ipc.open_stream(pa.py_buffer(memoryview(found[1])[-batch.length :])) as stream:
@@ -295,12 +312,13 @@ class Journal:
         self.file.close()
 
 
-def _read(file: File, position: int) -> Frame | None:
-    found = _frame_bytes(file, position)
+def read_frame(file: File, position: int) -> Frame | None:
+    """Return the frame at a position, None if it is incomplete or damaged."""
+    found = frame_bytes(file, position)
     return None if found is None else decode(*found, position)
 
 
-def _frame_bytes(file: File, position: int) -> tuple[bytes, bytes] | None:
+def frame_bytes(file: File, position: int) -> tuple[bytes, bytes] | None:
     """Return the head and the payload of a frame, None if the file ends before its end."""
     head = file.pread(HEAD.size, position)
     if len(head) < HEAD.size:
@@ -311,7 +329,7 @@ def _frame_bytes(file: File, position: int) -> tuple[bytes, bytes] | None:
     return head, file.pread(length, position + HEAD.size)
 
 
-def _is_decided_after(file: File, start: int) -> bool:
+def is_decided_after(file: File, start: int) -> bool:
     """Whether a decision follows what cannot be read; it is near the end of the file."""
     size = file.size()
     first = max(start, size - SEARCHED_BYTES)
@@ -319,7 +337,11 @@ def _is_decided_after(file: File, start: int) -> bool:
     at = data.find(DECISION_BEGINS)
     while at >= 0:
         begin = at - HEAD.size
-        if begin >= 0 and HEAD.unpack_from(data, begin)[1] == Kind.DECISION and _read(file, first + begin) is not None:
+        if (
+            begin >= 0
+            and HEAD.unpack_from(data, begin)[1] == Kind.DECISION
+            and read_frame(file, first + begin) is not None
+        ):
             return True
         at = data.find(DECISION_BEGINS, at + 1)
     return False
