@@ -26,7 +26,7 @@ def main() -> int:
         outcome = fuzz(name, args.root.absolute(), seconds=args.seconds, seed=args.seed)
         print(
             f"{name}: {outcome.executions:,} runs, {outcome.coverage:,} edges, {outcome.corpus:,} inputs kept, "
-            f"{len(outcome.found)} found",
+            f"{outcome.rss:,} MiB of memory, {len(outcome.found)} found",
             flush=True,
         )
         if outcome.found:

@@ -30,7 +30,7 @@ LONGEST = 4096
 
 
 class Target(Protocol):
-    """A module of targets/."""
+    """A module of targets/. One may have LONGEST, the bytes of its longest input."""
 
     def seeds(self) -> Iterator[bytes]:
         """Yield inputs that are what they should be."""
@@ -42,11 +42,16 @@ class Target(Protocol):
 
 
 class Outcome(NamedTuple):
-    """What a child did. executions: inputs tried; coverage: edges seen; corpus: inputs kept; found: new defects."""
+    """What a child did.
+
+    executions: inputs tried; coverage: edges seen; rss: the most memory of the process, in MiB; corpus: inputs kept;
+    found: new defects.
+    """
 
     target: str
     executions: int
     coverage: int
+    rss: int
     corpus: int
     found: tuple[Path, ...]
     said: str
@@ -110,7 +115,7 @@ def fuzz(name: str, root: Path, *, seconds: int = SECONDS, seed: int = 1) -> Out
         f"-max_total_time={seconds}",
         f"-rss_limit_mb={RSS_MIB}",
         f"-timeout={INPUT_SECONDS}",
-        f"-max_len={LONGEST}",
+        f"-max_len={getattr(load(name), 'LONGEST', LONGEST)}",
         "-print_final_stats=1",
         f"-artifact_prefix={found}/",
         str(corpus),
@@ -125,10 +130,10 @@ def fuzz(name: str, root: Path, *, seconds: int = SECONDS, seed: int = 1) -> Out
     return outcome
 
 
-def _figures(said: str) -> tuple[int, int]:
-    runs = re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)
-    coverage = re.findall(r"cov: (\d+)", said)
-    return int(runs[-1]) if runs else 0, max(map(int, coverage), default=0)
+def _figures(said: str) -> tuple[int, int, int]:
+    patterns = (r"stat::number_of_executed_units:\s*(\d+)", r"cov: (\d+)", r"stat::peak_rss_mb:\s*(\d+)")
+    runs, coverage, rss = (max(map(int, re.findall(pattern, said)), default=0) for pattern in patterns)
+    return runs, coverage, rss
 
 
 def story(outcome: Outcome) -> str:
