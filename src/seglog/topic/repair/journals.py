@@ -149,8 +149,8 @@ def _original(file: File, at: int, size: int) -> bytes | None:
     found = frame_bytes(file, at)
     if found is None or len(found[1]) > TRIED_BIT_BY_BIT:
         return None
-    payload = _turned_back(*found)
-    return None if payload is None else head + payload
+    whole = _turned_back(*found)
+    return None if whole is None else head + whole
 
 
 @lru_cache(maxsize=64)  # every following step asks again, and it takes a second

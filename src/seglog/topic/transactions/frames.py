@@ -70,7 +70,8 @@ def decode(head: bytes, payload: bytes, position: int) -> Frame | None:
 def has_check(head: bytes, payload: bytes) -> bool:
     """Whether a payload has the check of its head."""
     _, kind, check = HEAD.unpack(head)
-    return _check(kind, [payload]) == check
+    found: int = _check(kind, [payload])
+    return found == int(check)
 
 
 def _check(kind: int, parts: list[Any]) -> int:
