@@ -18,7 +18,8 @@ from seglog.client import Client
 from seglog.kafka.groups.assigned import assigned
 from seglog.kafka.messages.core import API_VERSIONS
 from seglog.kafka.messages.groups import JOIN_GROUP, SYNC_GROUP
-from seglog.server.overview import MOST_TEXT
+from seglog.kafka.wire.buffers import Writer
+from seglog.server.overview import MOST_LISTED, MOST_TEXT
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import until
 from tests.kafka.test_groups import consumer
@@ -170,6 +171,32 @@ def test_a_page_of_large_groups_ends_early_and_the_next_one_goes_on(own_kafka: C
         [member] = page["entries"][0]["members"]
         assert (len(member["partitions"]), member["complete"]) == (100, False)
         assert [one["name"] for one in every(http, "groups")] == names
+
+
+def test_a_group_of_many_members_shows_the_first_of_them(own_kafka: Callable[..., KafkaServer]) -> None:
+    server = own_kafka()
+    join = {"group_id": "g", "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "member_id": ""}
+    values = {**join, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+    target = Writer()
+    JOIN_GROUP.request.write(target, values, JOIN_GROUP.form(0))
+    body = b"".join(bytes(part) for part in target.parts())
+    with ExitStack() as opened, Client(server.url) as http:
+        for _ in range(MOST_LISTED + 20):  # each waits for the others, and is a member meanwhile
+            opened.enter_context(server.connection()).request(JOIN_GROUP.key, 0, body)
+        until(lambda: [one["count"] for one in http.kafka_groups()["entries"]] == [MOST_LISTED + 20])
+        [group] = http.kafka_groups()["entries"]
+        assert len(group["members"]) == MOST_LISTED
+
+
+def test_a_cursor_that_no_page_has_is_answered_with_some_page(kafka: KafkaServer) -> None:
+    with kafka.connection() as raw, Client(kafka.url) as http:
+        raw.request(API_VERSIONS.key, 0, b"")
+        assert raw.response()
+        for after in ("ff", "39" * 5000, "2d31"):
+            assert http.kafka_connections(after=after)["total"] > 0
+            assert http.kafka_groups(after=after)["entries"] is not None
+        with pytest.raises(errors.InvalidArgument, match="after must match"):
+            http.kafka_producers(after="0")
 
 
 def test_only_operators_of_all_topics_see_anything_of_it(own_kafka: Callable[..., KafkaServer], tmp_path: Any) -> None:

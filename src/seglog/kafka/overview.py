@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Collection
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.errors import GroupNotFound
@@ -49,8 +50,8 @@ class KafkaOverview:
     def connections(self, after: str, most: int) -> Page[ConnectionState]:
         """Return the connections, the oldest first."""
         senders = self._senders()
-        page, more = first_after(senders, _number, after, most)
-        return Page(len(senders), [_connection(one) for one in page], _number(page[-1]) if more else None)
+        page, more = first_after(senders, attrgetter("number"), _number(after), most)
+        return Page(len(senders), [_connection(one) for one in page], str(page[-1].number) if more else None)
 
     async def groups(self, after: str, most: int) -> Page[ClientGroup]:
         """Return the groups that have members, by name; fewer than `most` if they are large."""
@@ -98,8 +99,9 @@ class KafkaOverview:
         return self._parts.producers.counts()
 
 
-def _number(sender: Sender) -> str:
-    return f"{sender.number:0{NUMBER_DIGITS}}"
+def _number(after: str) -> int:
+    """Return the number of a connection; 0 for what no page has."""
+    return int(after) if len(after) <= NUMBER_DIGITS and after.isascii() and after.isdigit() else 0
 
 
 def _connection(sender: Sender) -> ConnectionState:

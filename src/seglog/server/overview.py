@@ -16,6 +16,7 @@ MOST_TEXT = 200
 MOST_LISTED = 100
 """Members of a group, and partitions or groups of a member or of a transaction."""
 T = TypeVar("T")
+Key = TypeVar("Key", str, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +164,9 @@ class Overview(Protocol):
         ...
 
 
-def first_after(found: Iterable[T], name: Callable[[T], str], after: str, most: int) -> tuple[list[T], bool]:
-    """Return the entries of a page in the order of their names, and whether others follow."""
-    first = heapq.nsmallest(most + 1, (one for one in found if name(one) > after), key=name)
+def first_after(found: Iterable[T], key: Callable[[T], Key], after: Key, most: int) -> tuple[list[T], bool]:
+    """Return the entries of a page in the order of their keys, and whether others follow."""
+    first = heapq.nsmallest(most + 1, (one for one in found if key(one) > after), key=key)
     return first[:most], len(first) > most
 
 
