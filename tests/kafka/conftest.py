@@ -62,11 +62,12 @@ class Raw:
         self.socket.sendall(struct.pack(">i", len(data)) + data)
 
     def ask(self, api: Api, version: int, values: dict[str, Any]) -> dict[str, Any]:
-        """Send a request of a version that is not flexible; return the values of the response."""
-        target = Writer()
-        api.request.write(target, values, api.form(version))
-        self.request(api.key, version, b"".join(bytes(part) for part in target.parts()))
-        found: dict[str, Any] = api.response.read(Reader(self.response()[4:]), api.form(version))
+        """Send a request; return the values of the response. Not for flexible versions of ApiVersions."""
+        target, form = Writer(), api.form(version)
+        tags = bytes(form.flexible)  # the head has none
+        api.request.write(target, values, form)
+        self.request(api.key, version, tags + b"".join(bytes(part) for part in target.parts()))
+        found: dict[str, Any] = api.response.read(Reader(self.response()[4 + len(tags) :]), form)
         return found
 
     def response(self) -> bytes:

@@ -30,7 +30,7 @@ import kafka as kafka_python
 from seglog.kafka.messages.core import API_VERSIONS
 from tests.kafka.clients import AioKafka, Confluent, KafkaPython, Sent
 from tests.kafka.conftest import KafkaServer
-from tests.kafka.programs_run import GO, try_go, try_java, try_kcat
+from tests.kafka.programs_run import GO, HAS_NONE, try_go, try_java, try_kcat
 from tests.kafka.transactional import TransactionalAioKafka, TransactionalConfluent, TransactionalKafkaPython
 
 HERE = Path(__file__).parent
@@ -51,9 +51,9 @@ def _confluent_admin(address: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(SECONDS)
 
 
-def _confluent_group(address: str, topic: str) -> None:
-    given = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0}
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": f"g-{topic}", **given})
+def _confluent_group(address: str, topic: str, protocol: str = "classic") -> None:
+    given = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0, "group.protocol": protocol}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": f"{protocol}-{topic}", **given})
     consumer.subscribe([topic])
     got, ends = 0, time.monotonic() + SECONDS
     while got < COUNT and time.monotonic() < ends:
@@ -132,9 +132,12 @@ def _features(
 
 
 PYTHON = {
-    "confluent-kafka": _features(
-        Confluent, _confluent_admin, _confluent_group, {"enable.idempotence": True}, TransactionalConfluent
-    ),
+    "confluent-kafka": {
+        **_features(
+            Confluent, _confluent_admin, _confluent_group, {"enable.idempotence": True}, TransactionalConfluent
+        ),
+        "new group protocol": lambda address, topic: _confluent_group(address, topic, "consumer"),
+    },
     "kafka-python": _features(
         KafkaPython, _python_admin, _python_group, {"enable_idempotence": True}, TransactionalKafkaPython
     ),
@@ -164,9 +167,13 @@ def rows(server: KafkaServer, others: Collection[str] = ()) -> list[str]:
     """Return the rows of the table, as Markdown. others: which of "go", "java", "kcat" are tried, too."""
     known = offered(server)
     missing = {feature: NOT_OFFERED for feature, key in NEEDS.items() if key not in known}
-    found = {client: try_python(features, server.address) for client, features in PYTHON.items()}
+    found = {
+        client: {"new group protocol": HAS_NONE, **try_python(features, server.address)}
+        for client, features in PYTHON.items()
+    }
     if "go" in others:
-        found |= {client: try_go(program, server.address) for client, program in GO.items()}
+        for client, program in GO.items():
+            found[client] = {"new group protocol": HAS_NONE, **try_go(program, server.address)}
     if "java" in others:
         names = {"transactional": "transactional", "new group protocol": "consumer"}
         found["java"] = try_java(server.address, [name for feature, name in names.items() if feature not in missing])

@@ -19,6 +19,8 @@ HERE = Path(__file__).parent / "programs"
 GO = {"franz-go": "franz_go", "sarama": "sarama"}
 SECONDS = 300.0
 COUNT = 100
+HAS_NONE = "has none"
+"""What the table shows for a feature that a client does not have."""
 
 
 def run(command: Sequence[object], *, given: str = "", seconds: float = SECONDS) -> str:
@@ -93,7 +95,7 @@ def try_kcat(address: str) -> dict[str, str]:
         "consume": lambda: _expect(run(["kcat", "-b", address, "-C", "-t", topic, *read])),
         "group": lambda: _expect(run(["kcat", "-b", address, *read[2:], *EARLIEST, "-G", f"g-{topic}", topic])),
     }
-    found = {"admin": "has none"}
+    found = {"admin": HAS_NONE, "new group protocol": HAS_NONE}
     for feature, use in uses.items():
         try:
             use()

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from seglog import Mirror
 from seglog.format.cuts import first_epoch, separate_epoch
+from seglog.kafka.messages.core import FETCH, NO_EPOCH
 from seglog.kafka.requests.epochs import shown_epoch
 from seglog.replication.promote import promote
 from seglog.testing.kafka import KafkaBroker
 from tests.kafka.clients import Confluent, Sent
+from tests.kafka.conftest import connected
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +57,27 @@ def _produces_and_consumes(root: Path) -> None:
         kafka.broker.topic("orders").partition(0).truncate(count)
         client.produce("orders", [Sent(b"newer")])
         assert [one.value for one in client.consume("orders", count + 1)][-1] == b"newer"
+
+
+def test_a_fetch_reports_where_the_records_of_a_client_differ() -> None:
+    with KafkaBroker() as kafka, connected(kafka.address) as raw:
+        client = Confluent(kafka.address)
+        client.produce("orders", [Sent(b"old") for _ in range(5)])
+
+        def fetched(last: int, start: int) -> tuple[dict[str, int], int]:
+            place = {"partition": 0, "fetch_offset": start, "last_fetched_epoch": last, "partition_max_bytes": 1000}
+            topics = [{"topic": "orders", "partitions": [place]}]
+            found = raw.ask(FETCH, 12, {"max_wait_ms": 0, "min_bytes": 0, "topics": topics})
+            partition = found["responses"][0]["partitions"][0]
+            assert partition["error_code"] == 0
+            return partition["diverging_epoch"], len(partition["records"])
+
+        log = kafka.broker.topic("orders").partition(0)
+        before = shown_epoch(log.view().manifest.epoch)
+        assert fetched(before, 5) == (NO_EPOCH, 0)
+        log.truncate(3)
+        client.produce("orders", [Sent(b"new") for _ in range(4)])
+        assert fetched(before, 5) == ({"epoch": before, "end_offset": 3}, 0)
+        unchanged, size = fetched(before, 3)
+        assert unchanged == NO_EPOCH
+        assert size > 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from seglog.kafka import codes
+from seglog.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from seglog.kafka.messages.groups import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -89,3 +90,26 @@ def test_who_may_not_use_a_group_removes_no_static_member(asked_by):
         assert left["error_code"] == codes.UNKNOWN_MEMBER_ID
         [left] = ops.ask(LEAVE_GROUP, 3, leaving)["members"]
         assert left["error_code"] == codes.NONE
+
+
+def test_a_member_subscribes_only_to_topics_that_its_token_may_read(asked_by):
+    first = {"member_id": "m", "member_epoch": 0, "rebalance_timeout_ms": 1000, "topic_partitions": []}
+
+    def joined(raw, group, **values):
+        found = raw.ask(CONSUMER_GROUP_HEARTBEAT, 1, {"group_id": group, **first, **values})
+        places = [one["partitions"] for one in (found["assignment"] or {"topic_partitions": []})["topic_partitions"]]
+        return found["error_code"], places
+
+    with asked_by("stranger") as raw:
+        assert joined(raw, "mine", subscribed_topic_names=["default"]) == (codes.TOPIC_AUTHORIZATION_FAILED, [])
+        assert joined(raw, "mine", subscribed_topic_regex=".*") == (codes.NONE, [])
+        assert joined(raw, "audit", subscribed_topic_regex=".*") == (codes.GROUP_AUTHORIZATION_FAILED, [])
+    with asked_by("reader") as raw:
+        assert joined(raw, "audit", subscribed_topic_regex=".*") == (codes.NONE, [[0]])
+        assert raw.ask(CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ["audit"]})["groups"][0]["group_state"] == "Stable"
+    with asked_by("stranger") as raw:
+        hidden = raw.ask(CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ["audit"]})["groups"][0]
+        assert (hidden["error_code"], hidden["members"]) == (codes.GROUP_ID_NOT_FOUND, [])
+        removed = [{"member_id": "m", "group_instance_id": None}]
+        left = raw.ask(LEAVE_GROUP, 3, {"group_id": "audit", "members": removed})
+        assert left["members"][0]["error_code"] == codes.UNKNOWN_MEMBER_ID

@@ -21,7 +21,7 @@ def events(text):
 
 
 def test_each_feature_of_the_java_clients_works(kafka):
-    assert set(try_java(kafka.address, ()).values()) == {"yes"}
+    assert set(try_java(kafka.address, ("transactional", "consumer")).values()) == {"yes"}
 
 
 @pytest.mark.needs("kcat")

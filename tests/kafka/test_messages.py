@@ -17,7 +17,7 @@ from kio.serial import entity_reader, entity_writer
 from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.requests.catalog import CATALOG
 from seglog.kafka.wire.buffers import Malformed, Reader, Writer
-from seglog.kafka.wire.schema import Array, Bool, Data, Form, Number, Struct, Text
+from seglog.kafka.wire.schema import NO_UUID, Array, Bool, Data, Form, Identity, Maybe, Number, Struct, Text
 
 NAMES = {  # kio's name of a field, where it is not Kafka's of these versions
     "generation_id_or_member_epoch": "generation_id",
@@ -51,13 +51,21 @@ def values_of(kind, form, name=""):
         return st.fixed_dictionaries({one.name: values_of(one.kind, form, one.name) for one in fields})
     if isinstance(kind, Array):
         found = st.lists(values_of(kind.of, form, name), max_size=3)
-        return st.none() | found if kind.nullable and form.version >= kind.nullable_since else found
-    if isinstance(kind, Text):
-        return st.none() | st.text(max_size=9) if kind.nullable else st.text(max_size=9)
-    if isinstance(kind, Data):
-        return st.none() | st.binary(max_size=9) if kind.nullable else st.binary(max_size=9)
+        return st.none() | found if kind.may_be_null(form) else found
+    if isinstance(kind, Maybe):
+        return st.none() | values_of(kind.of, form)
+    if isinstance(kind, Text | Data):
+        found = st.text(max_size=9) if isinstance(kind, Text) else st.binary(max_size=9)
+        null = kind.may_be_null(form) if isinstance(kind, Text) else kind.nullable
+        return st.none() | found if null else found
+    return plain_values_of(kind, name)
+
+
+def plain_values_of(kind, name):
     if isinstance(kind, Bool):
         return st.booleans()
+    if isinstance(kind, Identity):
+        return st.binary(min_size=16, max_size=16).map(bytes.hex) | st.just(NO_UUID)
     assert isinstance(kind, Number)
     if name.endswith("error_code"):
         return st.sampled_from([code.value for code in ErrorCode])
@@ -107,7 +115,7 @@ def names_of(kind, form):
     found = []
     for one in kind.fields:
         if one.is_in(form.version):
-            inner = one.kind.of if isinstance(one.kind, Array) else one.kind
+            inner = one.kind.of if isinstance(one.kind, Array | Maybe) else one.kind
             found.append((one.name, names_of(inner, form) if isinstance(inner, Struct) else []))
     return found
 

@@ -22,6 +22,7 @@ from seglog.kafka.wire.buffers import Writer
 from seglog.server.overview import MOST_LISTED, MOST_TEXT
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import until
+from tests.kafka.test_consumer_groups import member as new_member
 from tests.kafka.test_groups import consumer
 from tests.kafka.test_security import tokens_in
 from tests.kafka.transactional import TransactionalConfluent
@@ -262,3 +263,16 @@ def test_a_forged_assignment_costs_no_more_than_it_shows() -> None:
     assert assigned(struct.pack(">hi", 1, 2**31 - 1) + b"\0" * 4000, 100) is not None
     assert assigned(struct.pack(">hihi", 1, 1, 0, 2**31 - 1) + b"\0" * 4000, 100) is not None
     assert assigned(struct.pack(">hihii", 1, 1, 0, 1, -1), 100) is None
+
+
+def test_members_whose_partitions_the_server_assigns_show_what_they_read(kafka: KafkaServer, topic: str) -> None:
+    member = new_member(kafka, f"g-{topic}", **{"client.id": "reader"})
+    member.subscribe([topic])
+    until(lambda: member.poll(0.05) is None and len(member.assignment()) == 2)
+    with Client(kafka.url) as http:
+        [group] = [one for one in every(http, "groups") if one["name"] == f"g-{topic}"]
+    assert (group["state"], group["protocol"], group["count"]) == ("Stable", "uniform", 1)
+    [one] = group["members"]
+    assert (one["client"], one["address"], one["complete"]) == ("reader", "127.0.0.1", True)
+    assert [(each["topic"], each["partition"]) for each in one["partitions"]] == [(topic, 0), (topic, 1)]
+    member.close()

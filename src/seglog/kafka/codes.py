@@ -25,10 +25,14 @@ from seglog.errors import (
     UnknownMember,
 )
 from seglog.kafka.faults import (
+    BadRegex,
     BadTimeout,
     Completing,
+    FencedInstance,
+    FencedMember,
     FewCopies,
     FutureEpoch,
+    GroupFull,
     LargeTransaction,
     NotCopied,
     NotOwner,
@@ -37,6 +41,9 @@ from seglog.kafka.faults import (
     StaleEpoch,
     Undecided,
     UnknownProducer,
+    UnknownTopicId,
+    UnreleasedInstance,
+    UnsupportedAssignor,
     WrongState,
 )
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
@@ -94,7 +101,13 @@ GROUP_SUBSCRIBED_TO_TOPIC = 86
 INVALID_RECORD = 87
 UNSTABLE_OFFSET_COMMIT = 88
 PRODUCER_FENCED = 90
+UNKNOWN_TOPIC_ID = 100
 TRANSACTIONAL_ID_NOT_FOUND = 105
+FENCED_MEMBER_EPOCH = 110
+UNRELEASED_INSTANCE_ID = 111
+UNSUPPORTED_ASSIGNOR = 112
+STALE_MEMBER_EPOCH = 113
+INVALID_REGULAR_EXPRESSION = 128
 
 _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits counts
     (FewCopies, NOT_ENOUGH_REPLICAS),
@@ -116,6 +129,7 @@ _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits
     (BadBatch, INVALID_RECORD),
     (RecordTooLarge, MESSAGE_TOO_LARGE),
     (KeyRequired, INVALID_RECORD),
+    (UnknownTopicId, UNKNOWN_TOPIC_ID),
     (TopicNotFound, UNKNOWN_TOPIC_OR_PARTITION),
     (TopicExists, TOPIC_ALREADY_EXISTS),
     (OffsetError, OFFSET_OUT_OF_RANGE),
@@ -123,6 +137,12 @@ _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits
     (GroupNotFound, GROUP_ID_NOT_FOUND),
     (GroupConflict, INCONSISTENT_GROUP_PROTOCOL),
     (UnknownMember, UNKNOWN_MEMBER_ID),
+    (FencedMember, FENCED_MEMBER_EPOCH),
+    (FencedInstance, FENCED_INSTANCE_ID),
+    (UnreleasedInstance, UNRELEASED_INSTANCE_ID),
+    (UnsupportedAssignor, UNSUPPORTED_ASSIGNOR),
+    (BadRegex, INVALID_REGULAR_EXPRESSION),
+    (GroupFull, GROUP_MAX_SIZE_REACHED),
     (Unauthorized, CLUSTER_AUTHORIZATION_FAILED),
     (Forbidden, TOPIC_AUTHORIZATION_FAILED),
     (ConfigError, INVALID_CONFIG),

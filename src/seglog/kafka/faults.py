@@ -65,5 +65,37 @@ class FewCopies(SeglogError):
     """Fewer copies follow a partition than its topic wants records to be in."""
 
 
+class UnknownTopicId(TopicNotFound):
+    """No topic has this id: it was deleted, and perhaps created again."""
+
+    def __init__(self, uuid: str | None) -> None:
+        super().__init__(uuid or "")
+        self.args = (f"no topic has the id {uuid}",)
+
+
+class FencedMember(SeglogError):
+    """A heartbeat of a member with an epoch that is not its last one."""
+
+
+class FencedInstance(SeglogError):
+    """A request of a static member that another one has replaced."""
+
+
+class UnreleasedInstance(SeglogError):
+    """A static member joins while another one of its name is still a member."""
+
+
+class UnsupportedAssignor(SeglogError):
+    """A way to assign partitions that this server does not have."""
+
+
+class BadRegex(SeglogError):
+    """A regular expression that is not valid."""
+
+
+class GroupFull(SeglogError):
+    """A group with the most members, or no memory for more."""
+
+
 class NotCopied(SeglogError):
     """Records that were appended, and that too few copies have so far."""

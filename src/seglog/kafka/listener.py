@@ -12,6 +12,7 @@ from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.overview import KafkaOverview
 from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts
+from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
 from seglog.server.beside import bound
 from seglog.server.http.handshakes import Handshakes
@@ -64,7 +65,8 @@ class KafkaListener:
         self._transactions = Transactions(services)
         await self._transactions.start()
         producers = Producers(services.scans)
-        parts = Parts(services, self._settings, self._coordinator, producers, self._transactions)
+        ids = TopicIds(services.broker)
+        parts = Parts(services, self._settings, self._coordinator, producers, self._transactions, ids)
         services.kafka = KafkaOverview(parts, lambda: [one.sender for one in self._connections], self.address)
 
         def connection() -> Connection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.errors import GroupNotFound
 from seglog.kafka.groups.assigned import Assigned, assigned
+from seglog.kafka.groups.consumer_group import SESSION_SECONDS
+from seglog.kafka.groups.group import Group
 from seglog.kafka.transactions.state import State
 from seglog.server.overview import (
     MOST_LISTED,
@@ -25,7 +27,8 @@ from seglog.server.overview import (
 )
 
 if TYPE_CHECKING:
-    from seglog.kafka.groups.group import Group
+    from seglog.kafka.groups.consumer_group import ConsumerGroup
+    from seglog.kafka.groups.consumer_member import ConsumerMember
     from seglog.kafka.groups.member import Member
     from seglog.kafka.requests.call import Parts, Sender
     from seglog.kafka.transactions.state import Transactional
@@ -58,7 +61,8 @@ class KafkaOverview:
         coordinator = self._parts.coordinator
         names = coordinator.names()
         page, more = first_after(names, str, after, most)
-        seen = [_Seen.of(group) for name in page if (group := coordinator.find(name)) is not None]
+        held = [coordinator.find(name) or coordinator.find_consumers(name) for name in page]
+        seen = [_Seen.of(group) if isinstance(group, Group) else _Seen.of_consumers(group) for group in held if group]
         found = await self._parts.services.groups.run(partial(self._described, seen))
         more = more or len(found) < len(seen)
         return Page(len(names), found, found[-1].name if more and found else None)
@@ -68,9 +72,7 @@ class KafkaOverview:
         left = MOST_PLACES
         for group in seen:
             state = self._state(group.name)
-            members = [
-                (one, assigned(one.assignment, MOST_LISTED) if group.consumes else None) for one in group.members
-            ]
+            members = [(one, one.reads() if group.consumes else None) for one in group.members]
             lag = {} if state is None else state.lag
             left -= len(lag) + sum(len(each.places) for _, each in members if each is not None)
             if left < 0 and found:
@@ -139,6 +141,13 @@ class _Seen(NamedTuple):
         values = group.name, group.state.value, group.generation, shown(group.protocol)
         return cls(*values, group.kind == "consumer", len(group.members), members)
 
+    @classmethod
+    def of_consumers(cls, group: ConsumerGroup) -> _Seen:
+        names = group.names()
+        members = [_SeenMember.of_consumer(one, names) for one in islice(group.members.values(), MOST_LISTED)]
+        values = group.name, group.state, group.crew.generation, group.assignor
+        return cls(*values, True, len(group.members), members)
+
 
 class _SeenMember(NamedTuple):
     id: str
@@ -146,13 +155,25 @@ class _SeenMember(NamedTuple):
     client: str
     host: str
     session: float
-    assignment: bytes
+    assignment: bytes | Assigned
 
     @classmethod
     def of(cls, member: Member) -> _SeenMember:
         wish = member.wish
         instance = None if wish.instance is None else shown(wish.instance)
         return cls(shown(member.id), instance, shown(wish.client_id), wish.host, wish.session, member.assignment)
+
+    @classmethod
+    def of_consumer(cls, member: ConsumerMember, names: Mapping[str, str]) -> _SeenMember:
+        said = member.said
+        instance = None if said.instance is None else shown(said.instance)
+        places = heapq.nsmallest(MOST_LISTED, ((names[topic], one) for topic, one in member.assigned if topic in names))
+        reads = Assigned(places, len(member.assigned) <= MOST_LISTED)
+        return cls(shown(member.id), instance, shown(said.client_id), said.host, SESSION_SECONDS, reads)
+
+    def reads(self) -> Assigned | None:
+        """Return the first partitions that it reads, None for an assignment of another format."""
+        return self.assignment if isinstance(self.assignment, Assigned) else assigned(self.assignment, MOST_LISTED)
 
 
 def _member(one: _SeenMember, reads: Assigned | None, lag: dict[Partition, int]) -> ClientMember:

@@ -17,9 +17,10 @@ from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts, Sender
 from seglog.kafka.requests.catalog import CATALOG
 from seglog.kafka.settings import KafkaSettings
+from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
 from seglog.kafka.wire.buffers import Reader, Writer
-from seglog.kafka.wire.schema import Api, Array, Bool, Data, Field, Form, Kind, Number, Struct, Text
+from seglog.kafka.wire.schema import Api, Array, Bool, Data, Field, Form, Identity, Kind, Maybe, Number, Struct, Text
 from seglog.server.app import services_of
 from seglog.server.rights.access import ANYBODY
 from seglog.server.settings import Limits, Settings
@@ -37,7 +38,7 @@ NUMBERS = (0, 1, -1, -2, 100, 2**31 - 1)
 
 def seeds() -> Iterator[bytes]:
     for number in range(len(APIS)):
-        for version in range(9):
+        for version in range(15):
             yield bytes([number, version, *([version] * 40)])
 
 
@@ -58,7 +59,9 @@ def _server() -> tuple[asyncio.AbstractEventLoop, Parts]:
         coordinator = Coordinator(services.broker.groups, services.groups, MEMBERS_BYTES)
         transactions = Transactions(services)
         await transactions.start()
-        return Parts(services, KafkaSettings(), coordinator, Producers(services.scans), transactions)
+        return Parts(
+            services, KafkaSettings(), coordinator, Producers(services.scans), transactions, TopicIds(services.broker)
+        )
 
     return loop, loop.run_until_complete(start())
 
@@ -104,6 +107,8 @@ async def _ask(parts: Parts, api: Api, form: Form, request: bytes) -> None:
 def _values(kind: Kind, form: Form, choices: Choices, field: Field | None = None) -> Any:
     if isinstance(kind, Struct):
         return {one.name: _values(one.kind, form, choices, one) for one in kind.fields if one.is_in(form.version)}
+    if isinstance(kind, Maybe):
+        return _values(kind.of, form, choices) if choices.flag() else None
     if isinstance(kind, Array):
         if kind.nullable and form.version >= kind.nullable_since and choices.below(8) == 1:
             return None
@@ -112,6 +117,12 @@ def _values(kind: Kind, form: Form, choices: Choices, field: Field | None = None
         return choices.of(NAMES) if choices.below(4) else choices.text(20)
     if isinstance(kind, Data):
         return BATCH if field is not None and field.name == "records" and choices.below(4) else choices.some(40)
+    return _plain(kind, choices)
+
+
+def _plain(kind: Kind, choices: Choices) -> Any:
+    if isinstance(kind, Identity):
+        return choices.some(16).ljust(16, b"\0").hex()
     if isinstance(kind, Bool):
         return choices.flag()
     assert isinstance(kind, Number)

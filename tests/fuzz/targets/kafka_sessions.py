@@ -27,6 +27,7 @@ from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts, Sender
 from seglog.kafka.requests.catalog import CATALOG
 from seglog.kafka.settings import KafkaSettings
+from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
 from seglog.kafka.wire.buffers import Reader
 from seglog.server.app import services_of
@@ -94,7 +95,9 @@ async def _replay(requests: list[bytes]) -> None:
     coordinator = Coordinator(services.broker.groups, services.groups, LIMITS.memory_bytes // 8)
     transactions = Transactions(services)
     await transactions.start()
-    parts = Parts(services, KafkaSettings(), coordinator, Producers(services.scans), transactions)
+    parts = Parts(
+        services, KafkaSettings(), coordinator, Producers(services.scans), transactions, TopicIds(services.broker)
+    )
     try:
         for one in requests:
             await _ask(parts, one)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import TypeVar
 
+from seglog.errors import GroupConflict
+from seglog.kafka.groups.consumer_group import ConsumerGroup
 from seglog.kafka.groups.group import Group
 from seglog.kafka.groups.member import Joined, Wish
 from seglog.kafka.groups.room import Room
 from seglog.server.runtime.workers import Workers
 from seglog.topic.groups import Groups
 
+AnyGroup = TypeVar("AnyGroup", Group, ConsumerGroup)
 KIND = "a Kafka client"
 UNUSED_SECONDS = 5.0
 """How long a group stays reserved without members: the client that wanted to join went away."""
 
 
 class Coordinator:
-    """The groups by name. A group with members of Kafka's protocol rejects those of seglog's, and the reverse.
+    """The groups by name. A group has members of one protocol: seglog's, Kafka's classic or its consumer protocol.
 
     An empty group is forgotten: what remains of it are its committed offsets.
     """
@@ -31,42 +35,62 @@ class Coordinator:
         self._groups = groups
         self._workers = workers
         self.room = Room(most_bytes)
-        self._known: dict[str, Group] = {}
+        self._known: dict[str, Group | ConsumerGroup] = {}
         self._reserving: dict[str, asyncio.Task[None]] = {}
 
     def find(self, name: str) -> Group | None:
-        """Return a group, None if it has no members here."""
-        return self._known.get(name)
+        """Return a group of the classic protocol, None if it has no members of that here."""
+        found = self._known.get(name)
+        return found if isinstance(found, Group) else None
+
+    def find_consumers(self, name: str) -> ConsumerGroup | None:
+        """Return a group of the consumer protocol, None if it has no members of that here."""
+        found = self._known.get(name)
+        return found if isinstance(found, ConsumerGroup) else None
+
+    def holds(self, name: str) -> bool:
+        """Whether a group has members here."""
+        return name in self._known
 
     def names(self) -> list[str]:
         """Return the groups with members."""
         return [*self._known]
 
     async def join(self, name: str, wish: Wish) -> Joined:
-        """Join a group, which is new if it has no members.
+        """Join a group of the classic protocol, which is new if it has no members.
 
-        Raises GroupConflict if it has members of seglog's protocol, and Busy.
+        Raises GroupConflict if it has members of another protocol, and Busy.
         """
-        while (found := self._known.get(name)) is None:
-            await self._reserved(name)
-        return await found.join(wish)
+        return await (await self._group(name, Group)).join(wish)
 
-    async def _reserved(self, name: str) -> None:
+    async def consumers(self, name: str) -> ConsumerGroup:
+        """Return a group of the consumer protocol, which is new if it has no members. Errors as `join`."""
+        return await self._group(name, ConsumerGroup)
+
+    async def _group(self, name: str, kind: type[AnyGroup]) -> AnyGroup:
+        while (found := self._known.get(name)) is None:
+            await self._reserved(name, kind)
+        if not isinstance(found, kind):
+            other = "classic" if isinstance(found, Group) else "consumer"
+            raise GroupConflict(f"group {name!r} has members with group.protocol={other}; stop them first")
+        return found
+
+    async def _reserved(self, name: str, kind: type[AnyGroup]) -> None:
         """Reserve a group, once for all that wait for it; it is completed even if all of them are gone."""
         task = self._reserving.get(name)
         if task is None:
-            task = self._reserving[name] = asyncio.create_task(self._reserve(name))
+            task = self._reserving[name] = asyncio.create_task(self._reserve(name, kind))
         await asyncio.shield(task)
 
-    async def _reserve(self, name: str) -> None:
+    async def _reserve(self, name: str, kind: type[AnyGroup]) -> None:
         try:
             await self._workers.run(partial(self._groups.hold, name, KIND))
         finally:
             del self._reserving[name]
-        group = self._known[name] = Group(name, self._forget, self.room)
+        group = self._known[name] = kind(name, self._forget, self.room)
         asyncio.get_running_loop().call_later(UNUSED_SECONDS, group.forget_if_unused)
 
-    def _forget(self, group: Group) -> None:
+    def _forget(self, group: Group | ConsumerGroup) -> None:
         if self._known.get(group.name) is group:
             del self._known[group.name]
             self._groups.release(group.name)

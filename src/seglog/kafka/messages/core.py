@@ -9,16 +9,24 @@ from seglog.kafka.wire.schema import (
     INT16,
     INT32,
     INT64,
+    NO_UUID,
     NULLABLE_STRING,
     RECORDS,
     STRING,
+    UUID,
     Api,
     Array,
     Field,
     Struct,
+    Text,
 )
 
 MOST = 2**31 - 1
+UNKNOWN_HIGH_WATERMARK = 2**63 - 1
+NO_REPLICA = {"replica_id": -1, "replica_epoch": -1}
+NO_EPOCH = {"epoch": -1, "end_offset": -1}
+NO_LEADER = {"leader_id": -1, "leader_epoch": -1}
+NO_SNAPSHOT = {"end_offset": -1, "epoch": -1}
 PRODUCE = Api(
     0,
     "Produce",
@@ -65,9 +73,17 @@ PRODUCE = Api(
 FETCH = Api(
     1,
     "Fetch",
-    range(4, 12),
+    range(4, 19),
     Struct(
-        Field("replica_id", INT32, default=-1),
+        Field("cluster_id", NULLABLE_STRING, since=12, default=None, tag=0),
+        Field("replica_id", INT32, until=14, default=-1),
+        Field(
+            "replica_state",
+            Struct(Field("replica_id", INT32, default=-1), Field("replica_epoch", INT64, default=-1)),
+            since=15,
+            default=NO_REPLICA,
+            tag=1,
+        ),
         Field("max_wait_ms", INT32),
         Field("min_bytes", INT32),
         Field("max_bytes", INT32, default=MOST),
@@ -77,22 +93,30 @@ FETCH = Api(
         Field(
             "topics",
             rows(
-                Field("topic", STRING),
+                Field("topic", STRING, until=12, default=None),
+                Field("topic_id", UUID, since=13, default=None),
                 Field(
                     "partitions",
                     rows(
                         Field("partition", INT32),
                         Field("current_leader_epoch", INT32, since=9, default=-1),
                         Field("fetch_offset", INT64),
+                        Field("last_fetched_epoch", INT32, since=12, default=-1),
                         Field("log_start_offset", INT64, since=5, default=-1),
                         Field("partition_max_bytes", INT32),
+                        Field("replica_directory_id", UUID, since=17, default=NO_UUID, tag=0),
+                        Field("high_watermark", INT64, since=18, default=UNKNOWN_HIGH_WATERMARK, tag=1),
                     ),
                 ),
             ),
         ),
         Field(
             "forgotten_topics_data",
-            rows(Field("topic", STRING), Field("partitions", Array(INT32))),
+            rows(
+                Field("topic", STRING, until=12, default=None),
+                Field("topic_id", UUID, since=13, default=None),
+                Field("partitions", Array(INT32)),
+            ),
             since=7,
             default=(),
         ),
@@ -105,7 +129,8 @@ FETCH = Api(
         Field(
             "responses",
             rows(
-                Field("topic", STRING),
+                Field("topic", STRING, until=12),
+                Field("topic_id", UUID, since=13),
                 Field(
                     "partitions",
                     rows(
@@ -114,6 +139,27 @@ FETCH = Api(
                         Field("high_watermark", INT64),
                         Field("last_stable_offset", INT64, default=-1),
                         Field("log_start_offset", INT64, since=5, default=-1),
+                        Field(
+                            "diverging_epoch",
+                            Struct(Field("epoch", INT32, default=-1), Field("end_offset", INT64, default=-1)),
+                            since=12,
+                            default=NO_EPOCH,
+                            tag=0,
+                        ),
+                        Field(
+                            "current_leader",
+                            Struct(Field("leader_id", INT32, default=-1), Field("leader_epoch", INT32, default=-1)),
+                            since=12,
+                            default=NO_LEADER,
+                            tag=1,
+                        ),
+                        Field(
+                            "snapshot_id",
+                            Struct(Field("end_offset", INT64, default=-1), Field("epoch", INT32, default=-1)),
+                            since=12,
+                            default=NO_SNAPSHOT,
+                            tag=2,
+                        ),
                         Field(
                             "aborted_transactions",
                             rows(Field("producer_id", INT64), Field("first_offset", INT64), nullable=True),
@@ -125,7 +171,20 @@ FETCH = Api(
                 ),
             ),
         ),
+        Field(
+            "node_endpoints",
+            rows(
+                Field("node_id", INT32),
+                Field("host", STRING),
+                Field("port", INT32),
+                Field("rack", NULLABLE_STRING, default=None),
+            ),
+            since=16,
+            default=(),
+            tag=0,
+        ),
     ),
+    flexible_since=12,
 )
 
 LIST_OFFSETS = Api(
@@ -175,11 +234,18 @@ LIST_OFFSETS = Api(
 METADATA = Api(
     3,
     "Metadata",
-    range(4, 10),
+    range(4, 14),
     Struct(
-        Field("topics", rows(Field("name", STRING), nullable=True)),
+        Field(
+            "topics",
+            rows(
+                Field("topic_id", UUID, since=10, default=NO_UUID),
+                Field("name", Text(nullable=True, nullable_since=10)),
+                nullable=True,
+            ),
+        ),
         Field("allow_auto_topic_creation", BOOL, default=True),
-        Field("include_cluster_authorized_operations", BOOL, since=8, default=False),
+        Field("include_cluster_authorized_operations", BOOL, since=8, until=10, default=False),
         Field("include_topic_authorized_operations", BOOL, since=8, default=False),
     ),
     Struct(
@@ -199,7 +265,8 @@ METADATA = Api(
             "topics",
             rows(
                 ERROR,
-                Field("name", STRING),
+                Field("name", Text(nullable=True, nullable_since=12)),
+                Field("topic_id", UUID, since=10, default=NO_UUID),
                 Field("is_internal", BOOL, default=False),
                 Field(
                     "partitions",
@@ -216,7 +283,8 @@ METADATA = Api(
                 Field("topic_authorized_operations", INT32, since=8, default=UNKNOWN_RIGHTS),
             ),
         ),
-        Field("cluster_authorized_operations", INT32, since=8, default=UNKNOWN_RIGHTS),
+        Field("cluster_authorized_operations", INT32, since=8, until=10, default=UNKNOWN_RIGHTS),
+        Field("error_code", INT16, since=13, default=0),
     ),
     flexible_since=9,
 )

@@ -12,6 +12,7 @@ from seglog.kafka.wire.schema import (
     INT64,
     NULLABLE_STRING,
     STRING,
+    UUID,
     Api,
     Array,
     Field,
@@ -21,17 +22,18 @@ from seglog.kafka.wire.schema import (
 OFFSET_COMMIT = Api(
     8,
     "OffsetCommit",
-    range(2, 8),
+    range(2, 11),
     Struct(
         Field("group_id", STRING),
-        Field("generation_id", INT32, default=-1),
+        Field("generation_id", INT32, default=-1),  # or the epoch of a member, with the consumer protocol
         Field("member_id", STRING),
         Field("group_instance_id", NULLABLE_STRING, since=7, default=None),
         Field("retention_time_ms", INT64, until=4, default=-1),
         Field(
             "topics",
             rows(
-                Field("name", STRING),
+                Field("name", STRING, until=9, default=None),
+                Field("topic_id", UUID, since=10, default=None),
                 Field(
                     "partitions",
                     rows(
@@ -46,19 +48,48 @@ OFFSET_COMMIT = Api(
     ),
     Struct(
         throttle(3),
-        Field("topics", rows(Field("name", STRING), Field("partitions", rows(Field("partition_index", INT32), ERROR)))),
+        Field(
+            "topics",
+            rows(
+                Field("name", STRING, until=9),
+                Field("topic_id", UUID, since=10),
+                Field("partitions", rows(Field("partition_index", INT32), ERROR)),
+            ),
+        ),
     ),
+    flexible_since=8,
 )
 
 OFFSET_FETCH = Api(
     9,
     "OffsetFetch",
-    range(1, 8),
+    range(1, 11),
     Struct(
-        Field("group_id", STRING),
+        Field("group_id", STRING, until=7, default=""),
         Field(
             "topics",
             rows(Field("name", STRING), Field("partition_indexes", Array(INT32)), nullable=True, nullable_since=2),
+            until=7,
+            default=None,
+        ),
+        Field(
+            "groups",
+            rows(
+                Field("group_id", STRING),
+                Field("member_id", NULLABLE_STRING, since=9, default=None),
+                Field("member_epoch", INT32, since=9, default=-1),
+                Field(
+                    "topics",
+                    rows(
+                        Field("name", STRING, until=9, default=None),
+                        Field("topic_id", UUID, since=10, default=None),
+                        Field("partition_indexes", Array(INT32)),
+                        nullable=True,
+                    ),
+                ),
+            ),
+            since=8,
+            default=(),
         ),
         Field("require_stable", BOOL, since=7, default=False),
     ),
@@ -79,8 +110,34 @@ OFFSET_FETCH = Api(
                     ),
                 ),
             ),
+            until=7,
         ),
-        Field("error_code", INT16, since=2, default=0),
+        Field("error_code", INT16, since=2, until=7, default=0),
+        Field(
+            "groups",
+            rows(
+                Field("group_id", STRING),
+                Field(
+                    "topics",
+                    rows(
+                        Field("name", STRING, until=9),
+                        Field("topic_id", UUID, since=10),
+                        Field(
+                            "partitions",
+                            rows(
+                                Field("partition_index", INT32),
+                                Field("committed_offset", INT64),
+                                Field("committed_leader_epoch", INT32, default=-1),
+                                Field("metadata", NULLABLE_STRING),
+                                ERROR,
+                            ),
+                        ),
+                    ),
+                ),
+                ERROR,
+            ),
+            since=8,
+        ),
     ),
     flexible_since=6,
 )

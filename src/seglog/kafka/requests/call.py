@@ -12,6 +12,7 @@ from seglog.errors import TopicNotFound
 from seglog.kafka.faults import NoSuchPartition
 from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.producers.registry import Producers
+from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
 from seglog.topic.layout.names import is_name
 
@@ -34,6 +35,7 @@ class Parts:
     coordinator: Coordinator
     producers: Producers
     transactions: Transactions
+    topic_ids: TopicIds
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +113,20 @@ class Call:
         broker = self.services.broker
         found = broker.if_open(name)
         return found if found is not None else await self.services.reads.run(partial(broker.topic, name))
+
+    async def name_of(self, uuid: str) -> str | None:
+        """Return the name of the topic with an id, None if there is none."""
+        ids = self.parts.topic_ids
+        return ids.known(uuid) or await self.services.reads.run(partial(ids.search, uuid))
+
+    async def named(self, topics: list[Values], key: str = "name") -> list[Values]:
+        """Return what a request has for topics, with their names also if it has ids; None for one that is unknown.
+
+        key: what the request calls a topic's name.
+        """
+        return [
+            one if one.get("topic_id") is None else {**one, key: await self.name_of(one["topic_id"])} for one in topics
+        ]
 
     async def each_partition(self, answer: Answer, topic: str = "name") -> Values:
         """Return the response of a request that names partitions of topics. topic: what it calls a topic's name."""

@@ -16,6 +16,7 @@ from seglog.kafka.messages.admin import (
     DESCRIBE_LOG_DIRS,
     INCREMENTAL_ALTER_CONFIGS,
 )
+from seglog.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from seglog.kafka.messages.core import (
     API_VERSIONS,
     FETCH,
@@ -50,6 +51,7 @@ from seglog.kafka.messages.transactions import (
 from seglog.kafka.requests.call import Call, Handler, Values
 from seglog.kafka.requests.commits import offset_commit, offset_fetch
 from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
+from seglog.kafka.requests.consumer_groups import consumer_group_describe, consumer_group_heartbeat
 from seglog.kafka.requests.epochs import offset_for_leader_epoch
 from seglog.kafka.requests.fetch import fetch
 from seglog.kafka.requests.forgetting import offset_delete
@@ -140,5 +142,7 @@ CATALOG = {
         Known(DESCRIBE_TRANSACTIONS, describe_transactions),
         Known(LIST_TRANSACTIONS, list_transactions),
         Known(DESCRIBE_CLUSTER, describe_cluster),
+        Known(CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat),
+        Known(CONSUMER_GROUP_DESCRIBE, consumer_group_describe),
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from seglog.config import MAX_OFFSET
@@ -10,49 +10,54 @@ from seglog.errors import GroupConflict, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import shown_epoch
-from seglog.kafka.requests.groups import admitted
+from seglog.kafka.requests.groups import admitted, member_refusal, topic_id
+from seglog.topic.groups.records import OffsetRecord
 from seglog.topic.layout.places import Partition
 
 MOST_METADATA = 4096
 METADATA_TOO_LARGE = 12
 NO_OFFSET = -1
+CONSUMER_SINCE = 9
+"""The version of OffsetCommit since which members of the consumer protocol may use it."""
+GROUPS_SINCE, IDS_SINCE = 8, 10
+"""The versions of OffsetFetch since which it has several groups, and the ids of topics."""
 
 
 async def offset_commit(call: Call) -> Values:
     """Commit offsets, of a member or of a group without members."""
-    values = call.values
-    places = [(topic["name"], one) for topic in values["topics"] for one in topic["partitions"]]
-    code = await admitted(call, values["group_id"]) or _may_commit(call)
+    topics = await call.named(call.values["topics"])
+    code = await admitted(call, call.values["group_id"]) or _may_commit(call, topics)
+    places = [(topic["name"], one) for topic in topics for one in topic["partitions"] if topic["name"] is not None]
     found = await _commit(call, places) if not code else {(name, one["partition_index"]): code for name, one in places}
-    return commit_answer(call, found)
+    return commit_answer(topics, found, code or codes.UNKNOWN_TOPIC_ID)
 
 
-def commit_answer(call: Call, found: Mapping[Partition, int]) -> Values:
-    """Return the response to a commit of offsets, with what was found for each partition, as a code."""
+def commit_answer(topics: list[Values], found: Mapping[Partition, int], otherwise: int = codes.NONE) -> Values:
+    """Return the response to a commit of offsets. found: a code for each partition; otherwise: for those without."""
     return {
         "topics": [
             {
-                "name": topic["name"],
+                **topic,
                 "partitions": [
                     {
                         "partition_index": one["partition_index"],
-                        "error_code": found[topic["name"], one["partition_index"]],
+                        "error_code": found.get((topic["name"], one["partition_index"]), otherwise),
                     }
                     for one in topic["partitions"]
                 ],
             }
-            for topic in call.values["topics"]
+            for topic in topics
         ]
     }
 
 
-def _may_commit(call: Call) -> int:
+def _may_commit(call: Call, topics: list[Values]) -> int:
     values = call.values
-    member, generation = values["member_id"], values["generation_id"]
-    group = call.parts.coordinator.find(values["group_id"])
-    if group is None:
-        return codes.NONE if generation < 0 and not member else codes.UNKNOWN_MEMBER_ID
-    return group.check_commit(member, values["group_instance_id"], generation)
+    places = [(topic["name"], one["partition_index"]) for topic in topics for one in topic["partitions"]]
+    who = values["member_id"], values["group_instance_id"], values["generation_id"]
+    if call.parts.coordinator.find_consumers(values["group_id"]) is not None and call.version < CONSUMER_SINCE:
+        return codes.UNSUPPORTED_VERSION
+    return member_refusal(call, *who, places)
 
 
 async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partition, int]:
@@ -66,7 +71,7 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
         if not code:
             offsets.setdefault(topic, {})[number] = one["committed_offset"]
             metadata[topic, number] = text
-    holds = call.parts.coordinator.find(group) is not None
+    holds = call.parts.coordinator.holds(group)
     commit = partial(call.services.broker.groups.commit, group, offsets, metadata=metadata, holds=holds, after_end=True)
     try:
         if offsets:
@@ -90,41 +95,69 @@ async def invalid_commit(call: Call, topic: str, one: Values, text: str) -> int:
 
 
 async def offset_fetch(call: Call) -> Values:
-    """Return committed offsets: of the named partitions (-1 where there is none), or all."""
-    name, wanted = call.values["group_id"], call.values["topics"]
+    """Return committed offsets of groups: of the named partitions (-1 where there is none), or all."""
+    if call.version < GROUPS_SINCE:
+        return await _committed(call, {**call.values, "member_id": None, "member_epoch": NO_OFFSET})
+    return {"groups": [await _committed(call, wanted) for wanted in call.values["groups"]]}
+
+
+async def _committed(call: Call, asked: Values) -> Values:
+    name, wanted = asked["group_id"], asked["topics"]
     code = await admitted(call, name, creates=False)
-    groups = call.services.broker.groups
+    groups, members = call.services.broker.groups, call.parts.coordinator.find_consumers(name)
+    if not code and members is not None:
+        code = members.check_fetch(asked["member_id"], asked["member_epoch"])
     found = {} if code else await call.services.groups.run(lambda: groups.commits(name))
     if code == codes.GROUP_ID_NOT_FOUND:  # hidden: answered like a group that does not exist, which has no commits
         code = codes.NONE
-    stable = call.values["require_stable"]
-    places: dict[str, list[int]] = {}
-    for topic, number in found if wanted is None else ():
-        if call.caller.may("read", topic):
-            places.setdefault(topic, []).append(number)
-    for one in wanted or ():
-        places.setdefault(one["name"], []).extend(one["partition_indexes"])
-
-    def shown(topic: str, number: int) -> Values:
-        record = found.get((topic, number)) if call.caller.may("read", topic) else None
-        refused = code or (codes.NONE if call.caller.may("read", topic) else codes.TOPIC_AUTHORIZATION_FAILED)
-        if stable and not refused and call.parts.transactions.is_pending(name, (topic, number)):
-            unstable = {"partition_index": number, "error_code": codes.UNSTABLE_OFFSET_COMMIT}
-            return {**unstable, "committed_offset": NO_OFFSET, "metadata": ""}
-        known = record is not None and record.offset is not None
-        epoch = None if record is None or record.log is None else record.epoch
-        return {
-            "partition_index": number,
-            "committed_offset": record.offset if record is not None and known else NO_OFFSET,
-            "committed_leader_epoch": NO_OFFSET if epoch is None else shown_epoch(epoch),
-            "metadata": record.metadata if record is not None else "",
-            "error_code": refused,
-        }
-
+    topics = await call.named(wanted) if wanted is not None else _all_of(call, found)
     return {
+        "group_id": name,
         "error_code": code,
         "topics": [
-            {"name": topic, "partitions": [shown(topic, number) for number in numbers]}
-            for topic, numbers in places.items()
+            {
+                **topic,
+                "partitions": [
+                    _shown(call, name, (topic["name"], number), found, code) for number in topic["partition_indexes"]
+                ],
+            }
+            for topic in topics
         ],
+    }
+
+
+def _all_of(call: Call, found: Iterable[Partition]) -> list[Values]:
+    """Return all topics of commits that the sender may know, and that have an id if the response needs it."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in found:
+        if call.caller.may("read", topic):
+            numbers.setdefault(topic, []).append(number)
+    ids = {name: topic_id(call, name) for name in numbers}
+    return [
+        {"name": name, "topic_id": ids[name], "partition_indexes": those}
+        for name, those in numbers.items()
+        if ids[name] is not None or call.version < IDS_SINCE
+    ]
+
+
+def _shown(
+    call: Call, group: str, place: tuple[str | None, int], found: Mapping[Partition, OffsetRecord], code: int
+) -> Values:
+    topic, number = place
+    if topic is None:
+        unknown = {"partition_index": number, "error_code": code or codes.UNKNOWN_TOPIC_ID}
+        return {**unknown, "committed_offset": NO_OFFSET, "metadata": ""}
+    record = found.get((topic, number)) if call.caller.may("read", topic) else None
+    refused = code or (codes.NONE if call.caller.may("read", topic) else codes.TOPIC_AUTHORIZATION_FAILED)
+    if call.values["require_stable"] and not refused and call.parts.transactions.is_pending(group, (topic, number)):
+        unstable = {"partition_index": number, "error_code": codes.UNSTABLE_OFFSET_COMMIT}
+        return {**unstable, "committed_offset": NO_OFFSET, "metadata": ""}
+    known = record is not None and record.offset is not None
+    epoch = None if record is None or record.log is None else record.epoch
+    return {
+        "partition_index": number,
+        "committed_offset": record.offset if record is not None and known else NO_OFFSET,
+        "committed_leader_epoch": NO_OFFSET if epoch is None else shown_epoch(epoch),
+        "metadata": record.metadata if record is not None else "",
+        "error_code": refused,
     }

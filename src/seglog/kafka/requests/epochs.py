@@ -61,10 +61,27 @@ async def _end_of(call: Call, topic: str, wanted: Values) -> Values:
         check_epoch(log, wanted["current_leader_epoch"])
     except SeglogError as error:
         return {"partition": number, "error_code": codes.code_of(error)}
+    found = end_of(log, epoch)
+    return {"partition": number} if found is None else {"partition": number, **found}
+
+
+def end_of(log: Log, epoch: int) -> Values | None:
+    """Return the last epoch up to this one, and where its records end; None for an epoch that is not there yet."""
     view = log.view()
     if epoch > shown_epoch(view.manifest.epoch):
-        return {"partition": number}
+        return None
     cuts = shown_cuts(view.manifest.cuts)
     found = max((one for one in (cuts.base, *(known for known, _ in cuts.entries)) if one <= epoch), default=ANY)
     cut = cuts.first_since(epoch)
-    return {"partition": number, "leader_epoch": found, "end_offset": view.next_offset if cut is None else cut}
+    return {"leader_epoch": found, "end_offset": view.next_offset if cut is None else cut}
+
+
+def divergence(log: Log, last: int, start: int) -> Values | None:
+    """Return where a client's records differ from the log's, None if they do not.
+
+    last: the epoch of the last record that it has, -1: unknown; start: the offset after that record.
+    """
+    found = None if last == ANY else end_of(log, last)
+    if found is None or (found["leader_epoch"] == last and found["end_offset"] >= start):
+        return None
+    return {"epoch": found["leader_epoch"], "end_offset": found["end_offset"]}

@@ -14,7 +14,7 @@ from seglog.errors import OffsetOutOfRange, RecordTooLarge, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.records.encode import encode
 from seglog.kafka.requests.call import Call, Values
-from seglog.kafka.requests.epochs import check_epoch, shown_cuts
+from seglog.kafka.requests.epochs import check_epoch, divergence, shown_cuts
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.waiting import woken
 from seglog.topic.fetch import fetch_batches
@@ -33,7 +33,10 @@ WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
 
 
 class Wanted(NamedTuple):
-    """A partition that is read. log: None with an error code; epoch: that the client knows, -1: none."""
+    """A partition that is read.
+
+    log: None with an error code, or with where the client's records differ; epoch: that the client knows, -1: none.
+    """
 
     topic: str
     partition: int
@@ -42,6 +45,7 @@ class Wanted(NamedTuple):
     size: int
     code: int
     epoch: int
+    diverging: Values | None = None
 
 
 async def fetch(call: Call) -> Values:
@@ -49,8 +53,8 @@ async def fetch(call: Call) -> Values:
 
     Every request is complete: the server keeps no sessions (session id 0).
     """
-    named = [(topic["topic"], one) for topic in call.values["topics"] for one in topic["partitions"]]
-    wanted = [await _wanted(call, topic, one) for topic, one in named]
+    topics = await call.named(call.values["topics"], "topic")
+    wanted = [await _wanted(call, topic["topic"], one) for topic in topics for one in topic["partitions"]]
     wanted = await _wait(call, wanted)
     share = call.services.memory.share("answers")
     longest = min(share // COPIES, MOST_BYTES)
@@ -64,12 +68,7 @@ async def fetch(call: Call) -> Values:
     if there > WITHOUT_ROOM and not await claim.wait(min(COPIES * there, share), _seconds(call)):
         most = 0
     found = iter(await call.services.reads.run(partial(_read_all, wanted, most)))
-    return {
-        "responses": [
-            {"topic": topic["topic"], "partitions": [next(found) for _ in topic["partitions"]]}
-            for topic in call.values["topics"]
-        ]
-    }
+    return {"responses": [{**topic, "partitions": [next(found) for _ in topic["partitions"]]} for topic in topics]}
 
 
 def _seconds(call: Call) -> float:
@@ -77,11 +76,16 @@ def _seconds(call: Call) -> float:
     return min(max(wanted, 0) / 1000, call.services.settings.limits.wait_seconds)
 
 
-async def _wanted(call: Call, topic: str, one: Values) -> Wanted:
+async def _wanted(call: Call, topic: str | None, one: Values) -> Wanted:
     number, start, epoch = one["partition"], one["fetch_offset"], one["current_leader_epoch"]
+    if topic is None:
+        return Wanted("", number, None, start, 0, codes.UNKNOWN_TOPIC_ID, epoch)
     try:
         log = await call.log(topic, number, "read")
         check_epoch(log, epoch)
+        diverging = divergence(log, one["last_fetched_epoch"], start)
+        if diverging is not None:
+            return Wanted(topic, number, None, start, 0, codes.NONE, epoch, diverging)
         _check_start(log, start)
     except SeglogError as error:
         return Wanted(topic, number, None, start, 0, codes.code_of(error), epoch)
@@ -96,12 +100,12 @@ def _check_start(log: Log, start: int) -> None:
 async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
     """Return what can be read, as soon as it is enough or the time is over."""
     ends, least = monotonic() + _seconds(call), max(call.values["min_bytes"], 0)
-    with call.services.waiting.on({(one.topic, one.partition) for one in wanted if not one.code}) as event:
+    with call.services.waiting.on({(one.topic, one.partition) for one in wanted if one.log is not None}) as event:
         while True:
             event.clear()
             wanted = [_still(one) for one in wanted]
             left = ends - monotonic()
-            enough = any(one.code for one in wanted) or sum(_size(one).available for one in wanted) >= least
+            enough = any(one.log is None for one in wanted) or sum(_size(one).available for one in wanted) >= least
             if enough or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
                 return wanted
 
@@ -171,7 +175,8 @@ def _read(one: Wanted, most: int) -> Values:
 
 
 def _failed(one: Wanted, code: int) -> Values:
-    return {"partition_index": one.partition, "error_code": code, "high_watermark": -1, "records": []}
+    failed = {"partition_index": one.partition, "error_code": code, "high_watermark": -1, "records": []}
+    return failed if one.diverging is None else {**failed, "diverging_epoch": one.diverging}
 
 
 def _batches(one: Wanted, log: Log, most: int) -> list[memoryview]:

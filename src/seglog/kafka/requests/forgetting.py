@@ -16,19 +16,22 @@ from seglog.topic.layout.places import Partition
 async def offset_delete(call: Call) -> Values:
     """Delete committed offsets, but those of topics that members of the group read now."""
     name = call.values["group_id"]
-    group, code = call.parts.coordinator.find(name), await admitted(call, name, creates=False)
+    code, coordinator = await admitted(call, name, creates=False), call.parts.coordinator
+    group, consumers = coordinator.find(name), coordinator.find_consumers(name)
     if not code and group is not None and group.kind != CONSUMER:
         code = codes.NON_EMPTY_GROUP
     if code:
         return {"error_code": code, "topics": []}
     read_now = subscribed(group) if group is not None else frozenset[str]()
+    if consumers is not None:
+        read_now = frozenset(topic for one in consumers.members.values() for topic in one.reads)
     found = {
         (topic["name"], one["partition_index"]): await _refusal(call, topic["name"], one["partition_index"], read_now)
         for topic in call.values["topics"]
         for one in topic["partitions"]
     }
     chosen: list[Partition] = [place for place, refused in found.items() if not refused]
-    forget = partial(call.services.broker.groups.forget_offsets, name, chosen, holds=group is not None)
+    forget = partial(call.services.broker.groups.forget_offsets, name, chosen, holds=coordinator.holds(name))
     try:
         await call.services.groups.run(forget)
     except GroupConflict:

@@ -10,8 +10,10 @@ from seglog.kafka.groups.group import Group, State
 from seglog.kafka.groups.member import Joined, Wish
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE
+from seglog.kafka.topic_ids import uuid_of
 from seglog.server.api import group_rights
 from seglog.topic.layout.names import is_name
+from seglog.topic.layout.places import Partition
 
 GROUP_KIND, TRANSACTION_KIND = 0, 1
 SESSION_MS = range(100, 30 * 60 * 1000 + 1)
@@ -121,15 +123,24 @@ async def leave_group(call: Call) -> Values:
     if call.version < MEMBERS_SINCE:
         wanted = [{"member_id": call.values["member_id"], "group_instance_id": None}]
     code = await admitted(call, call.values["group_id"], creates=False)  # a static member's name is no secret
-    group = None if code else _known(call)
     if code not in (codes.NONE, codes.GROUP_ID_NOT_FOUND):
         return {"error_code": code, "members": []}
-    left = [{**one, "error_code": _leave(group, one)} for one in wanted]
+    left = [{**one, "error_code": codes.UNKNOWN_MEMBER_ID if code else _leave(call, one)} for one in wanted]
     return {"error_code": left[0]["error_code"] if call.version < MEMBERS_SINCE else codes.NONE, "members": left}
 
 
-def _leave(group: Group | None, who: Values) -> int:
-    return codes.UNKNOWN_MEMBER_ID if group is None else group.leave(who["member_id"], who["group_instance_id"])
+def _leave(call: Call, who: Values) -> int:
+    coordinator, name = call.parts.coordinator, call.values["group_id"]
+    classic, consumers = coordinator.find(name), coordinator.find_consumers(name)
+    if classic is not None:
+        return classic.leave(who["member_id"], who["group_instance_id"])
+    try:
+        if consumers is not None:  # an operator removes a member
+            consumers.leave(who["member_id"], who["group_instance_id"])
+            return codes.NONE
+    except SeglogError as error:
+        return codes.code_of(error)
+    return codes.UNKNOWN_MEMBER_ID
 
 
 def _known(call: Call) -> Group | None:
@@ -137,33 +148,57 @@ def _known(call: Call) -> Group | None:
     return call.parts.coordinator.find(call.values["group_id"])
 
 
+def member_refusal(call: Call, member: str, instance: str | None, epoch: int, places: list[Partition]) -> int:
+    """Return whether a member may commit offsets of partitions, as a code. epoch: the generation, or the epoch.
+
+    A commit without a member needs a group without members.
+    """
+    coordinator, name = call.parts.coordinator, call.values["group_id"]
+    classic, consumers = coordinator.find(name), coordinator.find_consumers(name)
+    if classic is not None:
+        return classic.check_commit(member, instance, epoch)
+    if consumers is not None:
+        ids = {topic: topic_id(call, topic) or topic for topic, _ in places}
+        return consumers.check_commit(member, instance, epoch, {(ids[topic], number) for topic, number in places})
+    return codes.NONE if epoch < 0 and not member else codes.UNKNOWN_MEMBER_ID
+
+
+def topic_id(call: Call, name: str) -> str | None:
+    """Return the id of a topic, None if there is none of this name."""
+    topic = call.services.broker.if_open(name)
+    return None if topic is None else uuid_of(topic)
+
+
 # --- for operators ----------------------------------------------------------------------------------------------------
 
 
 async def list_groups(call: Call) -> Values:
     """Return the groups that the sender may use, in the wanted states and of the wanted types."""
-    groups, held = call.services.broker.groups, {}
-    for name in call.parts.coordinator.names():
-        group = call.parts.coordinator.find(name)
-        if group is not None and await admitted(call, name, creates=False) == codes.NONE:
-            held[name] = group.state
+    groups, coordinator, held = call.services.broker.groups, call.parts.coordinator, {}
+    for name in coordinator.names():
+        if await admitted(call, name, creates=False) == codes.NONE:
+            classic, consumers = coordinator.find(name), coordinator.find_consumers(name)
+            if classic is not None:
+                held[name] = (classic.state.value, CLASSIC)
+            elif consumers is not None:
+                held[name] = (consumers.state, CONSUMER)
 
-    def others() -> dict[str, State]:
+    def others() -> dict[str, tuple[str, str]]:
         found = {}
         for name in groups.names():
             if name not in held and group_rights.may_use(call, name):
                 with suppress(GroupNotFound):
-                    found[name] = State.STABLE if groups.has_members(name) else State.EMPTY
+                    state = State.STABLE if groups.has_members(name) else State.EMPTY
+                    found[name] = (state.value, CLASSIC)
         return found
 
     shown = {**await call.services.groups.run(others), **held}
-    states, types = {one.lower() for one in call.values["states_filter"]}, call.values["types_filter"]
+    states, types = ({one.lower() for one in call.values[name]} for name in ("states_filter", "types_filter"))
     return {
         "groups": [
-            {"group_id": name, "protocol_type": CONSUMER, "group_state": state.value, "group_type": CLASSIC}
-            for name, state in sorted(shown.items())
-            if (not states or state.value.lower() in states)
-            and (not types or CLASSIC in {one.lower() for one in types})
+            {"group_id": name, "protocol_type": CONSUMER, "group_state": state, "group_type": kind}
+            for name, (state, kind) in sorted(shown.items())
+            if (not states or state.lower() in states) and (not types or kind in types)
         ]
     }
 
@@ -182,6 +217,8 @@ async def _described(call: Call, name: str) -> Values:
     group = call.parts.coordinator.find(name)
     if group is not None:
         return {**shown, **_state_of(group)}
+    if call.parts.coordinator.find_consumers(name) is not None:  # as Kafka: ConsumerGroupDescribe shows it
+        return shown
     try:
         known = await call.services.groups.run(lambda: groups.describe(name))
     except GroupNotFound:

@@ -9,6 +9,7 @@ from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, 
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import leader_epoch
+from seglog.kafka.topic_ids import uuid_of
 from seglog.topic.layout.names import checked_name, refuse_reserved
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 NODE = 1
 """The number of this broker, the only one."""
 CLUSTER = "seglog"
+NO_NAME_SINCE = 12
+"""The version since which a topic may lack a name."""
 
 
 async def metadata(call: Call) -> Values:
@@ -26,12 +29,13 @@ async def metadata(call: Call) -> Values:
     if wanted is None:
         names = [name for name in await call.services.reads.run(call.services.broker.topics) if _is_visible(call, name)]
     else:
-        names = list(dict.fromkeys(one["name"] for one in wanted))
+        names = list(dict.fromkeys(one["name"] for one in wanted if one["name"] is not None))
+    ids = dict.fromkeys(one["topic_id"] for one in wanted or () if one["name"] is None)
     return {
         "brokers": [{"node_id": NODE, "host": host, "port": port}],
         "cluster_id": CLUSTER,
         "controller_id": NODE,
-        "topics": [await _described(call, name) for name in names],
+        "topics": [*[await _described(call, name) for name in names], *[await _with_id(call, uuid) for uuid in ids]],
     }
 
 
@@ -44,6 +48,23 @@ async def _described(call: Call, name: str) -> Values:
         return _partitions(await _topic(call, name))
     except SeglogError as error:
         return {"error_code": refusal_of(error), "name": name, "partitions": []}
+
+
+async def _with_id(call: Call, uuid: str) -> Values:
+    """Return a topic that was requested by its id; its name only if the sender may know it."""
+    name = await call.name_of(uuid)
+    code = codes.UNKNOWN_TOPIC_ID
+    if name is not None:
+        found = await _described(call, name)
+        if not found.get("error_code"):
+            return found
+        code = found["error_code"]
+    return {
+        "error_code": code,
+        "name": None if call.version >= NO_NAME_SINCE else "",
+        "topic_id": uuid,
+        "partitions": [],
+    }
 
 
 def refusal_of(error: SeglogError) -> int:
@@ -88,4 +109,4 @@ def _partitions(topic: Topic) -> Values:
         }
         for number in range(topic.partitions)
     ]
-    return {"name": topic.name, "partitions": partitions}
+    return {"name": topic.name, "topic_id": uuid_of(topic), "partitions": partitions}

@@ -9,7 +9,7 @@ from seglog.kafka import codes
 from seglog.kafka.faults import Fenced
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.commits import commit_answer, invalid_commit
-from seglog.kafka.requests.groups import admitted
+from seglog.kafka.requests.groups import admitted, member_refusal
 
 if TYPE_CHECKING:
     from seglog.kafka.transactions.state import Transactional
@@ -98,7 +98,7 @@ async def txn_offset_commit(call: Call) -> Values:
         found = dict.fromkeys(found, codes.INVALID_PRODUCER_EPOCH)
     except SeglogError as error:
         found = {place: code or codes.code_of(error) for place, code in found.items()}
-    return commit_answer(call, found)
+    return commit_answer(values["topics"], found)
 
 
 def _member_refusal(call: Call) -> int:
@@ -107,10 +107,11 @@ def _member_refusal(call: Call) -> int:
     member, generation = values["member_id"], values["generation_id"]
     if generation < 0 and not member:
         return codes.NONE
-    group = call.parts.coordinator.find(values["group_id"])
-    if group is None:
+    if not call.parts.coordinator.holds(values["group_id"]):
         return codes.ILLEGAL_GENERATION if generation >= 0 else codes.UNKNOWN_MEMBER_ID
-    return group.check_commit(member, values["group_instance_id"], generation)
+    places = [(topic["name"], one["partition_index"]) for topic in values["topics"] for one in topic["partitions"]]
+    code = member_refusal(call, member, values["group_instance_id"], generation, places)
+    return codes.ILLEGAL_GENERATION if code == codes.STALE_MEMBER_EPOCH else code  # the one that producers know
 
 
 async def end_txn(call: Call) -> Values:

@@ -78,28 +78,48 @@ def _write_length(target: Writer, form: Form, size: int, length: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string in UTF-8; with `nullable`, or None."""
+    """A string in UTF-8; with `nullable`, or None. nullable_since: the first version in which it may be None."""
 
     nullable: bool = False
+    nullable_since: int = 0
     least: int = 1
 
     def read(self, source: Reader, form: Form) -> str | None:
         """Read a string."""
         length = _read_length(source, form, 2)
         if length < 0:
-            _check_null(self.nullable)
+            _check_null(self.may_be_null(form))
             return None
         return source.text(length)
 
     def write(self, target: Writer, value: str | None, form: Form) -> None:
         """Write a string."""
         if value is None:
-            _check_null(self.nullable)
+            _check_null(self.may_be_null(form))
             _write_length(target, form, 2, -1)
             return
         data = value.encode()
         _write_length(target, form, 2, len(data))
         target.data(data)
+
+    def may_be_null(self, form: Form) -> bool:
+        """Whether a version allows None."""
+        return self.nullable and form.version >= self.nullable_since
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A UUID, as 32 hex digits: the form of a topic's id in `topic.json`."""
+
+    least: int = 16
+
+    def read(self, source: Reader, _form: Form) -> str:
+        """Read a UUID."""
+        return source.data(self.least).hex()
+
+    def write(self, target: Writer, value: str, _form: Form) -> None:
+        """Write a UUID."""
+        target.data(bytes.fromhex(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +166,7 @@ class Array:
         """Read the values, if as many can follow."""
         count = _read_length(source, form, 4)
         if count < 0:
-            _check_null(self._may_be_null(form))
+            _check_null(self.may_be_null(form))
             return None
         if count * self.of.least > source.left:
             raise Malformed(f"an array of {count} values cannot fit in the {source.left} bytes that follow")
@@ -155,14 +175,15 @@ class Array:
     def write(self, target: Writer, value: Any, form: Form) -> None:
         """Write the values."""
         if value is None:
-            _check_null(self._may_be_null(form))
+            _check_null(self.may_be_null(form))
             _write_length(target, form, 4, -1)
             return
         _write_length(target, form, 4, len(value))
         for one in value:
             self.of.write(target, one, form)
 
-    def _may_be_null(self, form: Form) -> bool:
+    def may_be_null(self, form: Form) -> bool:
+        """Whether a version allows None."""
         return self.nullable and form.version >= self.nullable_since
 
 
@@ -273,9 +294,28 @@ class Struct:
             target.data(part)
 
 
+@dataclass(frozen=True)
+class Maybe:
+    """A structure or None, after a byte that is negative for None."""
+
+    of: Struct
+    least: int = 1
+
+    def read(self, source: Reader, form: Form) -> dict[str, Any] | None:
+        """Read a structure, if there is one."""
+        return None if source.number(1) < 0 else self.of.read(source, form)
+
+    def write(self, target: Writer, value: dict[str, Any] | None, form: Form) -> None:
+        """Write a structure, or that there is none."""
+        target.number(1, -1 if value is None else 1)
+        if value is not None:
+            self.of.write(target, value, form)
+
+
 INT8, INT16, INT32, INT64 = Number(1), Number(2), Number(4), Number(8)
 BOOL = Bool()
 STRING, NULLABLE_STRING = Text(), Text(nullable=True)
+UUID, NO_UUID = Identity(), 32 * "0"
 BYTES, NULLABLE_BYTES = Data(), Data(nullable=True)
 RECORDS = NULLABLE_BYTES
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument, InvalidType
@@ -16,6 +16,8 @@ from seglog.errors import InvalidArgument, InvalidType
 if TYPE_CHECKING:
     from seglog.topic.layout.places import Partition
 
+Assign = Callable[[Mapping[str, Collection[str]], Mapping[str, int], Mapping["Partition", str]], dict["Partition", str]]
+"""Returns the member of every partition; the arguments are those of `assign`."""
 Share = tuple[int, int]
 """(index, n): a reader without membership reads every partition p with p % n == index."""
 

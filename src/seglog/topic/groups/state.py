@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from seglog.topic.groups.assignment import assign
+from seglog.topic.groups.assignment import Assign, assign
 from seglog.topic.layout.places import Partition
 
 
@@ -109,16 +109,16 @@ class Crew:
         moving = {partition: move for partition, move in self.moving.items() if partition not in set(let_go)}
         return dataclasses.replace(self, owners=owners, moving=moving)
 
-    def shared(self, members: Mapping[str, Enrolled], partitions: Mapping[str, int]) -> Crew:
+    def shared(self, members: Mapping[str, Enrolled], partitions: Mapping[str, int], assignor: Assign = assign) -> Crew:
         """Return the group with these members, assigned evenly with as few moves as possible; itself if unchanged.
 
         partitions: topic -> how many, for all topics that these members read; 0 for a missing topic. Partitions of
-        former members are free immediately.
+        former members are free immediately. assignor: another way to assign.
         """
         if members == self.members and partitions == self.partitions:
             return self
         heirs = {partition: move.heir for partition, move in self.moving.items() if move.heir is not None}
-        target = assign({one: said.topics for one, said in members.items()}, partitions, {**self.owners, **heirs})
+        target = assignor({one: said.topics for one, said in members.items()}, partitions, {**self.owners, **heirs})
         generation = self.generation + 1
         owners, moving = dict(target), {}
         for partition, owner in self.owners.items():

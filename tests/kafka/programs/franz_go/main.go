@@ -25,7 +25,10 @@ func main() {
 	report("idempotent", func(ctx context.Context) error { return produce(ctx, topic) })
 	report("transactional", func(ctx context.Context) error { return transactional(ctx, topic) })
 	report("consume", func(ctx context.Context) error { return consume(ctx, topic) })
-	report("group", func(ctx context.Context) error { return group(ctx, topic) })
+	report("group", func(ctx context.Context) error { return group(ctx, "g-"+topic, topic) })
+	report("new_group_protocol", func(ctx context.Context) error {
+		return group(ctx, "n-"+topic, topic, kgo.ServerSideBalancer())
+	})
 }
 
 func report(feature string, use func(context.Context) error) {
@@ -137,10 +140,10 @@ func consume(ctx context.Context, topic string) error {
 	return read(ctx, client)
 }
 
-func group(ctx context.Context, topic string) error {
-	name := "g-" + topic
+func group(ctx context.Context, name, topic string, options ...kgo.Opt) error {
 	start := kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())
-	client, err := kgo.NewClient(seeds, kgo.ConsumeTopics(topic), kgo.ConsumerGroup(name), start, kgo.DisableAutoCommit())
+	options = append(options, seeds, kgo.ConsumeTopics(topic), kgo.ConsumerGroup(name), start, kgo.DisableAutoCommit())
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return err
 	}

@@ -41,11 +41,11 @@ public final class Features {
         report("idempotent", () -> features.produce(Map.of("acks", "all")));
         report("consume", features::consume);
         report("group", () -> features.group("classic", "g-"));
-        if (List.of(arguments).contains("transactional")) {
-            report("transactional", features::transactional);
-        }
         if (List.of(arguments).contains("consumer")) {
             report("new_group_protocol", () -> features.group("consumer", "n-"));
+        }
+        if (List.of(arguments).contains("transactional")) {
+            report("transactional", features::transactional);
         }
         System.exit(0); // a client that failed may have threads
     }

@@ -1,0 +1,310 @@
+"""One group whose partitions the server assigns (KIP-848, `group.protocol=consumer`). Event loop only.
+
+Each member sends heartbeats, and their answers bring its assignment; nothing else is sent. `Crew` of topic/groups
+assigns and hands over, as it does for the members of HTTP:
+
+    the group's epoch      the generation of the crew; rises with each new assignment
+    a member's epoch       the group's epoch that the member has reached: it has released what it must not keep
+
+A partition that moves is missing in its owner's answers; it is still the owner's, until a heartbeat reports that the
+owner does not read it, or the owner is removed. Only then do the answers of the heir have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from seglog.errors import UnknownMember
+from seglog.kafka import codes
+from seglog.kafka.faults import FencedInstance, FencedMember, GroupFull, UnreleasedInstance
+from seglog.kafka.groups.consumer_member import JOIN, LEAVE_FOR_NOW, Answer, Beat, ConsumerMember, size_of
+from seglog.kafka.groups.range_assignment import assign_ranges
+from seglog.kafka.groups.room import Room
+from seglog.topic.groups.assignment import assign
+from seglog.topic.groups.state import Crew, Enrolled
+from seglog.topic.layout.places import Partition
+
+MOST_MEMBERS = 1000
+SESSION_SECONDS = 45.0
+STEADY_SECONDS = 3.0
+"""Between the heartbeats of a member."""
+WAITING_SECONDS = 0.5
+"""The same, while it waits for partitions that others release."""
+PLACE_BYTES = 512
+"""What a group holds for a partition, about."""
+ASSIGNORS = {"uniform": assign, "range": assign_ranges}
+"""The first is the default."""
+
+
+class Found(NamedTuple):
+    """A topic that exists. id: 32 hex digits; partitions: how many."""
+
+    id: str
+    partitions: int
+
+
+Find = Callable[[str], Found | None]
+"""Returns a topic by its name, None if there is none."""
+
+
+class ConsumerGroup:
+    """A group. emptied: called when the last member is gone. room: for what the members of all groups hold."""
+
+    def __init__(self, name: str, emptied: Callable[[ConsumerGroup], None], room: Room) -> None:
+        self.name = name
+        self.members: dict[str, ConsumerMember] = {}
+        self.crew = Crew()
+        self._statics: dict[str, str] = {}  # instance -> member
+        self._emptied = emptied
+        self._room = room
+        self._loop = asyncio.get_running_loop()
+        self._topics: dict[str, Found | None] = {}  # of all names that members read
+        self._changed = False  # the members or what they read, since the last assignment
+
+    # --- heartbeats -----------------------------------------------------------------------------------------------
+
+    def beat(self, beat: Beat, reads: tuple[str, ...] | None, find: Find) -> Answer:
+        """Take a heartbeat, also the first one, and return its answer. reads: the topics by name, None: as before.
+
+        Raises:
+            UnknownMember: It is not a member: it has to join again.
+            FencedMember: Its epoch is not the one that it was answered: it has to join again.
+            FencedInstance, UnreleasedInstance: Another member has its instance name.
+            GroupFull: The group, or the memory for members, is full.
+        """
+        try:
+            member = self._joined(beat, reads or (), find) if beat.epoch == JOIN else self._known(beat)
+            self._hear(member, beat, member.reads if reads is None else reads)
+            self._assign(find)
+            self._release(member, beat.owned)
+            changed = self._advance(member)
+        finally:
+            self.forget_if_unused()
+        waits = any(move.heir == member.id for move in self.crew.moving.values())
+        return Answer(
+            member.id,
+            member.epoch,
+            WAITING_SECONDS if waits else STEADY_SECONDS,
+            tuple(sorted(member.assigned)) if changed or beat.is_full else None,
+        )
+
+    def _known(self, beat: Beat) -> ConsumerMember:
+        found = self.member(beat.member, beat.instance)
+        lost = beat.epoch == found.previous and beat.owned is not None and beat.owned <= found.assigned
+        if beat.epoch != found.epoch and not lost:
+            raise FencedMember(
+                f"member {beat.member!r} of group {self.name!r} has reached the epoch {found.epoch}, not {beat.epoch}; "
+                "it must give up its partitions and join again"
+            )
+        return found
+
+    def member(self, member: str, instance: str | None) -> ConsumerMember:
+        """Return a member. Raises UnknownMember, or FencedInstance if another one has its instance name."""
+        owner = member if instance is None else self._statics.get(instance)
+        if owner is not None and owner != member:
+            raise FencedInstance(
+                f"the instance name {instance!r} belongs to another member, which has replaced this one"
+            )
+        found = None if owner is None else self.members.get(owner)
+        if found is None:
+            raise UnknownMember(f"group {self.name!r} has no member {member!r}: it left, or was silent; join again")
+        return found
+
+    # --- joining --------------------------------------------------------------------------------------------------
+
+    def _joined(self, beat: Beat, reads: tuple[str, ...], find: Find) -> ConsumerMember:
+        """Return a new member, or one that joins again, perhaps under another id."""
+        owner = None if beat.instance is None else self._statics.get(beat.instance)
+        if owner not in (None, beat.member) and self.members[owner].epoch != LEAVE_FOR_NOW:
+            raise UnreleasedInstance(f"the instance name {beat.instance!r} is in use by another member; stop it first")
+        old = [self.members[one] for one in {owner, beat.member} if one in self.members]
+        topics = (find(name) for name in reads if name not in self._topics)
+        places = sum(topic.partitions for topic in topics if topic is not None)
+        self._check_room(size_of(beat, reads) + places * PLACE_BYTES - sum(one.size for one in old))
+        if len(self.members) - len(old) >= MOST_MEMBERS:
+            raise GroupFull(f"group {self.name!r} has {MOST_MEMBERS} members already")
+        for one in old:
+            self._remove(one)
+            self._take(_renamed(self.crew, one.id, beat.member))
+        found = self.members[beat.member] = ConsumerMember(Beat(beat.member, JOIN))
+        self._room.held += found.size
+        if beat.instance is not None:
+            self._statics[beat.instance] = beat.member
+        self._changed = True
+        return found
+
+    def _check_room(self, more: int) -> None:
+        if not self._room.fits(more):
+            raise GroupFull("the server has no memory for more members of groups")
+
+    def _hear(self, member: ConsumerMember, beat: Beat, reads: tuple[str, ...]) -> None:
+        """Take what a heartbeat has, and restart the member's session."""
+        said = member.said.and_then(beat)
+        more = size_of(said, reads) - member.size
+        self._check_room(more)
+        self._room.held += more
+        self._changed |= reads != member.reads
+        member.said, member.reads = said, reads
+        if member.expiry is not None:
+            member.expiry.cancel()
+        member.expiry = self._loop.call_later(SESSION_SECONDS, self._expire, member)
+
+    # --- assignment -----------------------------------------------------------------------------------------------
+
+    def _assign(self, find: Find) -> None:
+        """Assign again if members, topics or numbers of partitions have changed."""
+        if self._changed:
+            self._topics = dict.fromkeys(name for one in self.members.values() for name in one.reads)
+        topics = {name: find(name) for name in self._topics}
+        if self._changed or topics != self._topics:
+            self._topics, self._changed = topics, False
+            self._share()
+
+    def _share(self) -> None:
+        found = {name: topic for name, topic in self._topics.items() if topic is not None}
+        enrolled = {
+            one.id: Enrolled(
+                tuple(sorted(found[name].id for name in one.reads if name in found)), SESSION_SECONDS, local=False
+            )
+            for one in self.members.values()
+        }
+        partitions = {topic.id: topic.partitions for topic in found.values()}
+        self._take(self.crew.shared(enrolled, partitions, ASSIGNORS[self.assignor]))
+
+    def _take(self, crew: Crew) -> None:
+        self._room.held += (len(crew.owners) - len(self.crew.owners)) * PLACE_BYTES
+        self.crew = crew
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members want."""
+        wanted = Counter(one.said.assignor for one in self.members.values() if one.said.assignor is not None)
+        return wanted.most_common(1)[0][0] if wanted else next(iter(ASSIGNORS))
+
+    def _unreleased(self, member: str) -> set[Partition]:
+        """Return the partitions that a member has to release."""
+        return {place for place in self.crew.moving if self.crew.owners[place] == member}
+
+    def _release(self, member: ConsumerMember, owned: frozenset[Partition] | None) -> None:
+        """Give what a member has to release to the heirs, once it reads none of it. owned: None: as before."""
+        told = self._unreleased(member.id) & member.since.keys()
+        if not told or (owned is not None and not owned & told):
+            self._take(self.crew.released(member.id, self.crew.generation))
+
+    def _advance(self, member: ConsumerMember) -> bool:
+        """Give a member what it may read now; return whether that has changed."""
+        unreleased, target = self._unreleased(member.id), frozenset(self.crew.answer(member.id).assignment)
+        now = target & member.assigned if unreleased else target
+        if not unreleased and member.epoch != self.crew.generation:
+            member.previous, member.epoch = member.epoch, self.crew.generation
+        kept = now | (unreleased & member.since.keys())
+        member.since = {place: member.since.get(place, member.epoch) for place in kept}
+        changed, member.assigned = now != member.assigned, now
+        if not unreleased and member.revoking is not None:
+            member.revoking.cancel()
+            member.revoking = None
+        elif unreleased and member.revoking is None:
+            member.revoking = self._loop.call_later(member.said.rebalance or 0, self._expire, member)
+        return changed
+
+    # --- leaving --------------------------------------------------------------------------------------------------
+
+    def leave(self, member: str, instance: str | None) -> None:
+        """Remove a member; its partitions are free immediately. Errors as `member`; without an id the name counts."""
+        if not member and instance is not None:
+            member = self._statics.get(instance, "")
+        self._drop(self.member(member, instance))
+
+    def leave_for_now(self, member: str, instance: str | None) -> None:
+        """Keep the partitions of a static member until its session ends or it joins again. Errors as `member`."""
+        found = self.member(member, instance)
+        self._release(found, frozenset())
+        if found.revoking is not None:
+            found.revoking.cancel()
+            found.revoking = None
+        found.epoch = found.previous = LEAVE_FOR_NOW
+
+    def _drop(self, member: ConsumerMember) -> None:
+        self._remove(member)
+        self._topics = {name: self._topics.get(name) for one in self.members.values() for name in one.reads}
+        self._share()
+        self.forget_if_unused()
+
+    def _remove(self, member: ConsumerMember) -> None:
+        del self.members[member.id]
+        self._room.held -= member.size
+        if member.said.instance is not None:
+            self._statics.pop(member.said.instance, None)
+        member.end()
+
+    def _expire(self, member: ConsumerMember) -> None:
+        if self.members.get(member.id) is member:
+            self._drop(member)
+
+    def forget_if_unused(self) -> None:
+        """End the group if it has no members."""
+        if not self.members:
+            self._emptied(self)
+
+    def close(self) -> None:
+        """Cancel all timers."""
+        for one in self.members.values():
+            one.end()
+
+    # --- commits, and what operators see --------------------------------------------------------------------------
+
+    def check_commit(self, member: str, instance: str | None, epoch: int, places: set[Partition]) -> int:
+        """Return whether a member may commit offsets of partitions, as a code.
+
+        An earlier epoch is accepted for partitions that the member had then: its commit can be on the way while the
+        epoch rises.
+        """
+        if epoch < 0 and not member and not self.members:
+            return codes.NONE
+        try:
+            found = self.member(member, instance)
+        except (UnknownMember, FencedInstance) as error:
+            return codes.code_of(error)
+        had = epoch < found.epoch and all(found.since.get(place, found.epoch) <= epoch for place in places)
+        return codes.NONE if epoch == found.epoch or had else codes.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, member: str | None, epoch: int) -> int:
+        """Return whether committed offsets may be read by a member of this epoch, or by no member, as a code."""
+        if not member and epoch < 0:
+            return codes.NONE
+        found = self.members.get(member or "")
+        if found is None:
+            return codes.UNKNOWN_MEMBER_ID
+        return codes.NONE if epoch == found.epoch else codes.STALE_MEMBER_EPOCH
+
+    def names(self) -> dict[str, str]:
+        """Return the names of the topics, by their ids."""
+        return {topic.id: name for name, topic in self._topics.items() if topic is not None}
+
+    def target(self, member: str) -> list[Partition]:
+        """Return the partitions that a member has when all members have released what moves."""
+        moving = self.crew.moving
+        heirs = {place: moving[place].heir if place in moving else owner for place, owner in self.crew.owners.items()}
+        return sorted(place for place, heir in heirs.items() if heir == member)
+
+    @property
+    def state(self) -> str:
+        """The state as Kafka's tools show it."""
+        stable = not self.crew.moving and all(
+            one.epoch in (self.crew.generation, LEAVE_FOR_NOW) and sorted(one.assigned) == self.target(one.id)
+            for one in self.members.values()
+        )
+        return "Stable" if stable else "Reconciling"
+
+
+def _renamed(crew: Crew, old: str, new: str) -> Crew:
+    """Return a group in which a member has another id, and has released what it had to."""
+    crew = crew.released(old, crew.generation)
+    moving = {place: move._replace(heir=new) if move.heir == old else move for place, move in crew.moving.items()}
+    owners = {place: new if owner == old else owner for place, owner in crew.owners.items()}
+    members = {new if one == old else one: said for one, said in crew.members.items()}
+    return replace(crew, members=members, owners=owners, moving=moving)
