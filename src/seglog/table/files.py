@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 
+from seglog.parallel.calls import Calls
 from seglog.table.columns import leaf_paths, with_dictionary, with_statistics
 
 FILE_BYTES = 256 << 20
@@ -28,29 +31,29 @@ def write_rows(
 ) -> Iterator[str]:
     """Write rows to new files; yield the location of each once it is complete. Other columns begin another file.
 
+    A thread writes a row group while the next one is made of the batches: two of them are in memory.
+
     Args:
         files: Of the table.
         directory: Location of the directory of the new files.
         batches: Rows with columns as `seglog.table.columns` makes them, with field ids.
         limit: Bytes of rows per file, before compression; a file may have one row group more.
     """
-    file: _NewFile | None = None
+    writer = _Writer(files, directory, limit)
+    thread = ThreadPoolExecutor(1, "seglog-table-write")
+    calls = Calls(thread)
     try:
         for group in _groups(batches):
-            if file is not None and file.schema != group.schema:
-                done, file = file, None
-                yield done.close()
-            file = file or _NewFile(files, f"{directory}/{secrets.token_hex(16)}.parquet", group)
-            file.write(group)
-            if file.bytes >= limit:
-                done, file = file, None
-                yield done.close()
-        if file is not None:
-            done, file = file, None
-            yield done.close()
+            if calls:
+                yield from calls.take()
+            calls.launch(partial(writer.write, group))
+        if calls:
+            yield from calls.take()
+        yield from writer.close()
     finally:
-        if file is not None:
-            file.abandon()
+        calls.finish()  # waits for the group that is being written
+        thread.shutdown()
+        writer.abandon()
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -94,6 +97,37 @@ def _filters(first: pa.Table) -> dict[str, dict[str, int]] | None:
     return {"key": {"ndv": keys}} if keys else None
 
 
+class _Writer:
+    """Writes row groups to files, one after another."""
+
+    def __init__(self, files: FileIO, directory: str, limit: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._limit = limit
+        self._file: _NewFile | None = None
+
+    def write(self, group: pa.Table) -> list[str]:
+        """Write a row group; return the locations of files that are complete now."""
+        done = self.close() if self._file is not None and self._file.schema != group.schema else []
+        if self._file is None:
+            self._file = _NewFile(self._files, f"{self._directory}/{secrets.token_hex(16)}.parquet", group)
+        self._file.write(group)
+        return done + self.close() if self._file.bytes >= self._limit else done
+
+    def close(self) -> list[str]:
+        """End the file that is being written, if there is one; return its location."""
+        if self._file is None:
+            return []
+        location = self._file.close()
+        self._file = None
+        return [location]
+
+    def abandon(self) -> None:
+        """Remove the file that is being written, if there is one: an error ended the write."""
+        if self._file is not None:
+            self._file.abandon()
+
+
 class _NewFile:
     """A Parquet file that is being written. bytes: of rows, before compression."""
 
@@ -127,6 +161,7 @@ class _NewFile:
 
     def abandon(self) -> None:
         """Remove the file: an error ended the write."""
+        self._writer.is_open = False  # else it writes the end of the file when it is collected
         with suppress(Exception):
             self._sink.close()
         with suppress(OSError):
