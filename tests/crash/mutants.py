@@ -111,6 +111,7 @@ LIKELY = {
         "tests/topic/test_topic.py",
         "tests/topic/test_broker.py",
     ],
+    "topic/repair/journal_files": ["tests/topic/test_repair_of_transactions.py"],
     "topic/repair": [TOPIC_ORDER, TOPIC_REPAIRS, "tests/topic/test_repair.py", "tests/topic/test_layout_names.py"],
     "topic/layout/deletion": [
         TOPIC_ORDER,

@@ -230,8 +230,9 @@ def test_a_damaged_file_of_a_published_transaction_loses_nothing(root: Path) -> 
 # --- a power cut ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("ending", [".txn", ".damaged"])
 @pytest.mark.parametrize("places", [(200,), (200, 210)], ids=["restored", "quarantined"])
-def test_a_power_cut_during_the_repair_loses_no_file(places: tuple[int, ...]) -> None:
+def test_a_power_cut_during_the_repair_loses_no_file(places: tuple[int, ...], ending: str) -> None:
     disk = Disk()
     prepared(DiskStorage(disk))
     name = decided(DiskStorage(disk))
@@ -242,19 +243,31 @@ def test_a_power_cut_during_the_repair_loses_no_file(places: tuple[int, ...]) ->
         damaged[at] ^= 4
     file.pwrite(bytes(damaged), 0)
     file.datasync()
+    place.rename(name, name.removesuffix(".txn") + ending)
+    place.sync_directory()
     cut = Disk(disk.image(), recording=True)
     repair_place(DiskStorage(cut))
-    seen = set()
+    cut.note("repaired")
+    expected, seen = NEW if len(places) == 1 else NOTHING, set()
     for moment in moments(cut):
         for state in moment.states(2, 0):
-            if state.key in seen:
+            if (state.key, moment.note) in seen:
                 continue
-            seen.add(state.key)
+            seen.add((state.key, moment.note))
             storage = DiskStorage(Disk(state.image))
+            assert bytes(damaged) in kept(storage)
+            if moment.note == "repaired":
+                assert verify_place(storage).ok
             repair_place(storage)
             assert verify_place(storage).ok
-            kept = Subdirectory(storage, ".transactions/quarantine")
-            assert any(kept.open(one).pread(len(damaged), 0) == damaged for one in kept.names())
+            assert bytes(damaged) in kept(storage)
             with Broker(storage) as broker:
-                assert values(broker) == (NEW if len(places) == 1 else NOTHING)
+                assert values(broker) == expected
     assert len(seen) > 3
+
+
+def kept(storage: Any) -> list[bytes]:
+    """Return the contents of all files of transactions, with those in quarantine/."""
+    places = [Subdirectory(storage, ".transactions"), Subdirectory(storage, ".transactions/quarantine")]
+    files = [(place, name) for place in places for name in place.names() if "." in name]
+    return [(file := place.open(name)).pread(file.size(), 0) for place, name in files]
