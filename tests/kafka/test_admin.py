@@ -57,7 +57,8 @@ def test_a_topic_is_created_with_its_config_and_deleted(kafka, admin, name):
         "min.compaction.lag.ms": "10",
         "max.compaction.lag.ms": "20000",
     }
-    admin.create_topics([NewTopic(name, 3, 1, config=wanted)])[name].result()
+    accepted = {**wanted, "max.message.bytes": "1000", "compression.type": "zstd"}
+    admin.create_topics([NewTopic(name, 3, 1, config=accepted)])[name].result()
     with Client(kafka.url) as http:
         info = http.topic(name).info()
     assert info.partitions == 3
@@ -134,6 +135,7 @@ def test_configs_of_kafkas_files_are_accepted_without_effect():
         (NewTopic("new", 100_000, 1), KafkaError.INVALID_PARTITIONS),
         (NewTopic("new", 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
         (NewTopic("new", 1, 1, config={"min.insync.replicas": "0"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("new", 1, 1, config={"max.message.bytes": "2000000000"}), KafkaError.INVALID_CONFIG),
     ],
 )
 def test_what_cannot_be_created_is_refused(admin, topic, code):

@@ -13,6 +13,7 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 COMPACT, DELETE = "compact", "delete"
 POLICIES = frozenset({COMPACT, DELETE})
 NEVER = -1
+MESSAGE_BYTES = "max.message.bytes"
 MOST_LAG_MS = 2**63 - 1
 
 
@@ -125,6 +126,17 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
             raise ConfigError(f"{name} is {values[name]}, and is fixed once a topic exists; create another topic")
         values[name] = value
     return _config(config, values, is_new=is_new)
+
+
+def within(changes: Mapping[str, str | None], most_bytes: int) -> dict[str, str | None]:
+    """Return changes without `max.message.bytes`, which the server's own limit replaces if it is not lower.
+
+    Raises ConfigError if it is lower.
+    """
+    given = changes.get(MESSAGE_BYTES)
+    if given is not None and _whole({MESSAGE_BYTES: given}, MESSAGE_BYTES) > most_bytes:
+        raise ConfigError(f"{MESSAGE_BYTES} is {given}, and this server accepts {most_bytes}; raise --batch-bytes")
+    return {name: value for name, value in changes.items() if name != MESSAGE_BYTES}
 
 
 def _check_constant(name: str, value: str | None) -> None:

@@ -8,7 +8,19 @@ from functools import partial
 from seglog.config import LogConfig
 from seglog.errors import ConfigError, Forbidden, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.configs import ABOUT, BOOLEAN, CONSTANT, DEFAULTS, INT, LIST, SETTINGS, SHOWN, changed, values_of
+from seglog.kafka.configs import (
+    ABOUT,
+    BOOLEAN,
+    CONSTANT,
+    DEFAULTS,
+    INT,
+    LIST,
+    SETTINGS,
+    SHOWN,
+    changed,
+    values_of,
+    within,
+)
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of
 from seglog.topic.topic import Topic
@@ -52,7 +64,7 @@ def _entry(name: str, value: str, kind: int, source: int, *, fixed: bool) -> Val
 async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
     topic = await _topic(call, kind, name, admin=False)
     values = values_of(topic.partition(0).config)
-    most = str(call.services.settings.limits.batch_bytes)
+    most = str(_most(call))
     return [
         *(
             _entry(
@@ -112,7 +124,7 @@ async def alter_configs(call: Call) -> Values:
     def change(wanted: Values) -> Change:
         given = {one["name"]: one["value"] for one in wanted["configs"]}
         absent: dict[str, str | None] = {name: None for name, one in SETTINGS.items() if not one.fixed}
-        return lambda config: changed(config, absent | given, is_new=False)
+        return lambda config: changed(config, absent | within(given, _most(call)), is_new=False)
 
     return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
 
@@ -121,9 +133,14 @@ async def incremental_alter_configs(call: Call) -> Values:
     """Change some configs of topics."""
 
     def change(wanted: Values) -> Change:
-        return lambda config: changed(config, _changes(config, wanted["configs"]), is_new=False)
+        return lambda config: changed(config, within(_changes(config, wanted["configs"]), _most(call)), is_new=False)
 
     return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
+
+
+def _most(call: Call) -> int:
+    """Return the most bytes of a batch."""
+    return call.services.settings.limits.batch_bytes
 
 
 def _changes(config: LogConfig, wanted: list[Values]) -> dict[str, str | None]:
