@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka.errors import KafkaError
 
 import kafka as kafka_python
 from seglog.kafka.messages.admin import DESCRIBE_CONFIGS
+from seglog.kafka.requests import operations
+from seglog.server.rights.access import Caller
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.test_security import tokens_in
 from tests.kafka.transactional import TransactionalConfluent
@@ -72,6 +74,22 @@ def test_the_record_with_the_highest_timestamp_is_found_and_none_in_an_empty_par
     found = {place.partition: future.result() for place, future in admin.list_offsets(places).items()}
     assert (found[0].offset, found[0].timestamp) == (1, times[1])
     assert found[1].offset == -1
+
+
+def test_a_client_that_asks_is_told_what_it_may_do(kafka, topic):
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    every = {"ALTER", "ALTER_CONFIGS", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS"}
+    cluster = admin.describe_cluster(include_authorized_operations=True).result()
+    assert {one.name for one in cluster.authorized_operations} == every | {"CLUSTER_ACTION", "IDEMPOTENT_WRITE"}
+    described = admin.describe_topics(TopicCollection([topic]), include_authorized_operations=True)[topic].result()
+    assert {one.name for one in described.authorized_operations} == every | {"DELETE", "READ", "WRITE"}
+    assert not admin.describe_cluster().result().authorized_operations
+
+
+def test_the_rights_of_a_token_are_shown_as_operations():
+    reader = Caller("reader", {"a": frozenset({"read"})}, ())
+    assert operations.on_topic(reader, "a") == 1 << operations.READ | 1 << operations.DESCRIBE | 1 << 10
+    assert not operations.on_cluster(reader) & (1 << operations.ALTER)
 
 
 @pytest.mark.parametrize("kind", ["broker", "topic"])

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
 from seglog.kafka import codes
+from seglog.kafka.messages.shared import UNKNOWN_RIGHTS
+from seglog.kafka.requests import operations
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import leader_epoch
 from seglog.kafka.topic_ids import uuid_of
@@ -31,11 +33,17 @@ async def metadata(call: Call) -> Values:
     else:
         names = list(dict.fromkeys(one["name"] for one in wanted if one["name"] is not None))
     ids = dict.fromkeys(one["topic_id"] for one in wanted or () if one["name"] is None)
+    topics = [*[await _described(call, name) for name in names], *[await _with_id(call, uuid) for uuid in ids]]
+    for one in topics if call.values["include_topic_authorized_operations"] else ():
+        if not one.get("error_code"):
+            one["topic_authorized_operations"] = operations.on_topic(call.caller, one["name"])
+    asked = call.values["include_cluster_authorized_operations"]
     return {
         "brokers": [{"node_id": NODE, "host": host, "port": port}],
         "cluster_id": CLUSTER,
         "controller_id": NODE,
-        "topics": [*[await _described(call, name) for name in names], *[await _with_id(call, uuid) for uuid in ids]],
+        "topics": topics,
+        "cluster_authorized_operations": operations.on_cluster(call.caller) if asked else UNKNOWN_RIGHTS,
     }
 
 
@@ -76,7 +84,10 @@ async def describe_cluster(call: Call) -> Values:
     """Return the one broker."""
     host, port = call.advertised
     brokers = [{"broker_id": NODE, "host": host, "port": port}]
-    return {"cluster_id": CLUSTER, "controller_id": NODE, "brokers": brokers}
+    asked = call.values["include_cluster_authorized_operations"]
+    rights = operations.on_cluster(call.caller) if asked else UNKNOWN_RIGHTS
+    shown = {"cluster_id": CLUSTER, "controller_id": NODE, "brokers": brokers}
+    return {**shown, "cluster_authorized_operations": rights}
 
 
 async def _topic(call: Call, name: str) -> Topic:

@@ -1,0 +1,32 @@
+"""What a caller may do, as a set of Kafka's operations: one bit for each, at the number of the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from seglog.server.rights.access import EVERY, Caller
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(
+    3, 13
+)
+SEEN = (DESCRIBE, DESCRIBE_CONFIGS)
+
+
+def on_topic(caller: Caller, topic: str) -> int:
+    """Return what a caller may do with a topic that it may know of."""
+    found = [*SEEN]
+    found += [READ] if caller.may("read", topic) else []
+    found += [WRITE] if caller.may("write", topic) else []
+    found += [CREATE, DELETE, ALTER, ALTER_CONFIGS] if caller.may("admin", topic) else []
+    return _bits(found)
+
+
+def on_cluster(caller: Caller) -> int:
+    """Return what a caller may do with the broker."""
+    found = [*SEEN, IDEMPOTENT_WRITE]
+    found += [CREATE, ALTER, ALTER_CONFIGS, CLUSTER_ACTION] if caller.may("admin", EVERY) else []
+    return _bits(found)
+
+
+def _bits(operations: Iterable[int]) -> int:
+    return sum(1 << one for one in operations)
