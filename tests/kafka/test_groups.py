@@ -210,10 +210,13 @@ def test_a_static_member_restarts_without_a_rebalance(kafka, topic):
 def test_commits_keep_their_metadata_and_are_checked(kafka, topic):
     group = f"g-{topic}"
     one = consumer(kafka, group)
-    place = TopicPartition(topic, 0, 5, metadata="a note")
+    place = TopicPartition(topic, 0, 5, metadata="a note", leader_epoch=0)
     assert one.commit(offsets=[place], asynchronous=False)[0].error is None
     found = one.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)])
     assert [(each.offset, each.metadata) for each in found] == [(5, "a note"), (confluent_kafka.OFFSET_INVALID, None)]
+    one.commit(offsets=[TopicPartition(topic, 0, 5, leader_epoch=3)], asynchronous=False)  # as Kafka: it is not checked
+    [found] = one.committed([TopicPartition(topic, 0)])
+    assert (found.offset, found.leader_epoch) == (5, 3)
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         one.commit(offsets=[TopicPartition(topic, 9, 0)], asynchronous=False)
     assert caught.value.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART

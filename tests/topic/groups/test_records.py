@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog import CorruptLog
-from seglog.topic.groups.records import GroupRecord, OffsetRecord, decode, encode
+from seglog.topic.groups.records import GroupRecord, Note, OffsetRecord, decode, encode
 from seglog.topic.groups.state import Crew, Enrolled, Move
 
 NAMES = st.text("abcXYZ0._-", min_size=1, max_size=9)
@@ -19,9 +19,13 @@ CREW = Crew(
 )
 
 
-@given(NAMES, NAMES, st.integers(0, 9999), st.none() | st.integers(0, 2**63 - 1))
-def test_offsets_come_back(group, topic, partition, offset):
-    entry = OffsetRecord(group, (topic, partition), offset)
+KNOWN = st.sampled_from([(None, 0), ("5f0c9a61be27d804", 3)])
+NOTES = st.builds(Note, st.text(max_size=9), st.none() | st.integers(0, 2**31 - 1))
+
+
+@given(NAMES, NAMES, st.integers(0, 9999), st.none() | st.integers(0, 2**63 - 1), KNOWN, NOTES)
+def test_offsets_come_back(group, topic, partition, offset, known, note):
+    entry = OffsetRecord(group, (topic, partition), offset, *(() if offset is None else (*known, *note)))
     assert decode(*encode(entry)) == entry
 
 

@@ -11,7 +11,7 @@ from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import shown_epoch
 from seglog.kafka.requests.groups import admitted, member_refusal, topic_id
-from seglog.topic.groups.records import OffsetRecord
+from seglog.topic.groups.records import Note, OffsetRecord
 from seglog.topic.layout.places import Partition
 
 MOST_METADATA = 4096
@@ -64,15 +64,16 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
     """Commit what is valid; return a code for each partition."""
     group, found = call.values["group_id"], {}
     offsets: dict[str, dict[int, int]] = {}
-    metadata: dict[Partition, str] = {}
+    notes: dict[Partition, Note] = {}
     for topic, one in places:
         number, text = one["partition_index"], one["committed_metadata"] or ""
         found[topic, number] = code = await invalid_commit(call, topic, one, text)
         if not code:
             offsets.setdefault(topic, {})[number] = one["committed_offset"]
-            metadata[topic, number] = text
+            epoch = one["committed_leader_epoch"]
+            notes[topic, number] = Note(text, epoch if epoch >= 0 else None)
     holds = call.parts.coordinator.holds(group)
-    commit = partial(call.services.broker.groups.commit, group, offsets, metadata=metadata, holds=holds, after_end=True)
+    commit = partial(call.services.broker.groups.commit, group, offsets, notes=notes, holds=holds, after_end=True)
     try:
         if offsets:
             await call.services.groups.run(commit)
@@ -153,11 +154,17 @@ def _shown(
         unstable = {"partition_index": number, "error_code": codes.UNSTABLE_OFFSET_COMMIT}
         return {**unstable, "committed_offset": NO_OFFSET, "metadata": ""}
     known = record is not None and record.offset is not None
-    epoch = None if record is None or record.log is None else record.epoch
     return {
         "partition_index": number,
         "committed_offset": record.offset if record is not None and known else NO_OFFSET,
-        "committed_leader_epoch": NO_OFFSET if epoch is None else shown_epoch(epoch),
+        "committed_leader_epoch": _leader_epoch(record),
         "metadata": record.metadata if record is not None else "",
         "error_code": refused,
     }
+
+
+def _leader_epoch(record: OffsetRecord | None) -> int:
+    """Return the epoch that the client has committed, or that of the log then."""
+    if record is None or record.log is None:
+        return NO_OFFSET
+    return shown_epoch(record.epoch) if record.leader_epoch is None else record.leader_epoch

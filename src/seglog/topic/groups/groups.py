@@ -28,7 +28,7 @@ from seglog.log.log import Log
 from seglog.record import checked_offset, checked_text
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.offsets import Offsets
-from seglog.topic.groups.records import Entry, GroupRecord, OffsetRecord
+from seglog.topic.groups.records import Entry, GroupRecord, Note, OffsetRecord
 from seglog.topic.groups.registry import Book
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
 from seglog.topic.layout.names import checked_name
@@ -244,7 +244,7 @@ class Groups(Inheritable, Uncopied):
         member: str | None = None,
         durable: bool = False,
         holds: bool = False,
-        metadata: Mapping[Partition, str] | None = None,
+        notes: Mapping[Partition, Note] | None = None,
         after_end: bool = False,
     ) -> None:
         """Commit offsets, all or none.
@@ -255,7 +255,7 @@ class Groups(Inheritable, Uncopied):
             member: Must own every partition; None, for static sharing and seeking, needs a group without members.
             durable: Return when the commit survives power loss; otherwise kill -9.
             holds: The caller has reserved the group, and knows its members.
-            metadata: Text to store with the offset of a partition.
+            notes: What to store with the offsets of partitions.
             after_end: Accept offsets after the end of a partition, as Kafka does.
 
         Raises:
@@ -272,9 +272,9 @@ class Groups(Inheritable, Uncopied):
             self._admit(group)
             for partition, offset in named.items():
                 self._offsets.check(partition, offset, after_end=after_end)
-            texts = metadata or {}
+            given = notes or {}
             entries = [
-                self._offsets.record(group, one, offset)._replace(metadata=texts.get(one, ""))
+                self._offsets.record(group, one, offset)._replace(**given.get(one, Note())._asdict())
                 for one, offset in named.items()
             ]
             known = self._book.records
@@ -318,7 +318,7 @@ class Groups(Inheritable, Uncopied):
         with self._lock:
             records = {one: self._book.records[group, one] for one in self._book.offsets.get(group, {})}
             valid = self._valid(group)
-            return {one: record._replace(offset=valid[one]) for one, record in records.items() if one in valid}
+            return {one: record.at(valid[one]) for one, record in records.items() if one in valid}
 
     def _valid(self, group: str) -> dict[Partition, int]:
         """Return a group's committed offsets, reset where a partition was truncated since.

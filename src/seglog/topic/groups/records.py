@@ -4,8 +4,8 @@
     key   ["group", group]                         value  {"generation": 3, "members": {"<id>": {...}}, "moving": [...]}
 
 offset: the next one to read; log and epoch: of that offset in the partition, to detect later that the partition was
-created again or truncated below it. Records of earlier versions have neither. "metadata", if it is not empty: text of
-the client that committed. A tombstone: deleted.
+created again or truncated below it. Records of earlier versions have neither. "metadata", if it is not empty, and
+"leader_epoch", if it was given: text and epoch of the client that committed. A tombstone: deleted.
 
 The header "seglog-decided" of an offset: when the transaction was decided that committed it, decimal.
 
@@ -29,10 +29,17 @@ from seglog.topic.layout.places import Partition
 DECIDED = "seglog-decided"
 
 
+class Note(NamedTuple):
+    """What a client of Kafka's protocol stores with an offset. leader_epoch: of the last record that it has read."""
+
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
 class OffsetRecord(NamedTuple):
     """A group's position in a partition; offset None: deleted. log, epoch: of the offset, None: unknown.
 
-    metadata: text of the client that committed it.
+    metadata, leader_epoch: what the client that committed it has given, see `Note`.
     """
 
     group: str
@@ -41,6 +48,11 @@ class OffsetRecord(NamedTuple):
     log: str | None = None
     epoch: int = 0
     metadata: str = ""
+    leader_epoch: int | None = None
+
+    def at(self, offset: int) -> OffsetRecord:
+        """Return the same at an offset to which it was reset; the client's epoch is of its own one only."""
+        return self if offset == self.offset else self._replace(offset=offset, leader_epoch=None)
 
 
 class GroupRecord(NamedTuple):
@@ -58,6 +70,7 @@ def encode(entry: Entry) -> tuple[bytes, bytes | None]:
     if isinstance(entry, OffsetRecord):
         known: dict[str, Any] = {} if entry.log is None else {"log": entry.log, "epoch": entry.epoch}
         known |= {"metadata": entry.metadata} if entry.metadata else {}
+        known |= {} if entry.leader_epoch is None else {"leader_epoch": entry.leader_epoch}
         value = None if entry.offset is None else _json({"offset": entry.offset, **known})
         return _json(["offset", entry.group, *entry.partition]), value
     return _json(["group", entry.group]), None if entry.crew is None else _json(_crew_values(entry.crew))
@@ -74,10 +87,10 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
             if values is None:
                 return OffsetRecord(*place, None)
             offset = _whole(values["offset"], most=MAX_OFFSET)
-            metadata = _text(values.get("metadata", ""))
-            if "log" not in values:
-                return OffsetRecord(*place, offset, metadata=metadata)
-            return OffsetRecord(*place, offset, _text(values["log"]), _whole(values["epoch"]), metadata)
+            log, epoch = (_text(values["log"]), _whole(values["epoch"])) if "log" in values else (None, 0)
+            text, given = _text(values.get("metadata", "")), values.get("leader_epoch")
+            leader_epoch = None if given is None else _whole(given)
+            return OffsetRecord(*place, offset, log, epoch, text, leader_epoch)
         if kind == "group":
             (group,) = names
             return GroupRecord(_text(group), None if values is None else _crew(values))
