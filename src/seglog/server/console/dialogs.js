@@ -102,7 +102,7 @@ export function createTopic() {
         required: true,
         maxlength: 200,
       }),
-      field("partitions", "Partitions", "Each is a log; the number cannot be changed later.", {
+      field("partitions", "Partitions", "Each is a log; more can be added later, not fewer.", {
         value: "1",
         inputmode: "numeric",
         pattern: "[0-9]+",

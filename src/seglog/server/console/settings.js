@@ -3,7 +3,7 @@
 import { ask, path } from "./api.js";
 import { deleteTopic } from "./dialogs.js";
 import { h } from "./dom.js";
-import { readRetention, retentionFields } from "./fields.js";
+import { field, readRetention, retentionFields } from "./fields.js";
 import { button } from "./parts.js";
 import { complain, notify, refresh } from "./store.js";
 import { bytes, duration, exact, plural } from "./units.js";
@@ -34,6 +34,23 @@ export function view(_route, topic) {
         { class: "actions" },
         button("Compact now", () => housekeep(topic, "compact"), { disabled: !topic.retention.compact }),
         button("Expire now", () => housekeep(topic, "expire")),
+      ),
+    ),
+    h(
+      "section",
+      { "aria-labelledby": "partitions" },
+      h("h2", { id: "partitions" }, "Partitions"),
+      h("p", { class: "soft" }, "Keys are assigned to the new number from then on; records stay where they are."),
+      h(
+        "form",
+        { class: "form", key: topic.partitions, on: { submit: (event) => addPartitions(event, topic) } },
+        field("partitions", "Number", `More than ${exact(topic.partitions)}.`, {
+          value: String(topic.partitions + 1),
+          inputmode: "numeric",
+          pattern: "[0-9]+",
+          required: true,
+        }),
+        h("p", { class: "actions" }, h("button", { type: "submit" }, "Add partitions")),
       ),
     ),
     h("section", { "aria-labelledby": "config" }, h("h2", { id: "config" }, "Configuration"), configuration(topic)),
@@ -78,6 +95,18 @@ async function alter(event, topic) {
   } catch (error) {
     if (error instanceof RangeError) notify("bad", error.message);
     else complain(error);
+  }
+}
+
+async function addPartitions(event, topic) {
+  event.preventDefault();
+  const partitions = Number(new FormData(event.target).get("partitions"));
+  try {
+    await ask("POST", path("topics", topic.name, "partitions"), { json: { partitions } });
+    notify("good", `The topic has ${plural(partitions, "partition")}.`);
+    refresh();
+  } catch (error) {
+    complain(error);
   }
 }
 
