@@ -44,6 +44,7 @@ def test_a_leader_shows_its_copies_and_a_copy_its_leader_with_their_lag(
     rows = section.get_by_role("row").filter(has=page.get_by_role("link", name="orders", exact=True))
     expect(rows).to_have_count(2)
     expect(rows.first).to_contain_text("15")
+    expect(rows.first.locator("[data-label='In sync']")).to_have_text("yes")
     theirs = open_console(copy, **window).go("topics")
     expect(theirs.locator(".follows")).to_contain_text(f"Read-only copy of {leader.url} · up to date")
     theirs.locator(".follows").get_by_role("link", name="Details").click()
@@ -52,6 +53,9 @@ def test_a_leader_shows_its_copies_and_a_copy_its_leader_with_their_lag(
     for number in range(10):
         leader.append(b"more %d" % number, partition=0)
     expect(section).to_contain_text("10 records behind")
+    [lacking] = [one for one in leader.ask("GET", "/copies")["copies"][0]["partitions"] if one["records"]]
+    assert (lacking["topic"], lacking["partition"], lacking["records"]) == ("orders", 0, 10)
+    assert lacking["bytes"] > 10 * len(b"more 0")
     copy.send(signal.SIGCONT)
     expect(section).to_contain_text("up to date")
     leader.stop()

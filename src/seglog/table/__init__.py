@@ -7,7 +7,7 @@
 `schema` and `ranges` are pure: the columns, and which offsets come next. `files` and `durable_files` write; `warehouse`
 opens tables and commits to them; `rounds` and `latest` make
 one round on a table; `merging` replaces small files; `synchronize` finds the logs and their tables; `holding` lets
-retention wait for a table.
+retention wait for a table; `value_schemas` reads single values as a round would, for a console.
 """
 
 from __future__ import annotations
