@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from seglog.table.values.decoded import Decode
+
 __all__ = ["register", "require_pyspark", "table", "table_stream"]
 
 
@@ -72,18 +74,21 @@ def table(
     *,
     log: str | os.PathLike[str] | None = None,
     catalog: dict[str, str] | None = None,
+    values: Decode | None = None,
 ) -> DataFrame:
     """Return the rows of a table of `seglog table sync` and, after them, the records that its log holds since.
 
     Spark reads the table's Parquet files with its own reader, at the speed of Parquet, and only the rest through format
     "seglog". Both are planned now, on one snapshot: no row is there twice, and none is missing. Records that are
-    appended or synchronized later do not change the frame.
+    appended or synchronized later do not change the frame. Of NAME_latest it has the newest record of each key, of the
+    table or the log, without tombstones.
 
     Args:
         spark: The session.
         location: WAREHOUSE/NAME of the table.
         log: Path of the log or topic, if it has moved since the last sync. None: the path that the table names.
         catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
+        values: How a table's values are decoded, if `seglog.table.sync` was given a function; for the records after it.
 
     Returns:
         A frame with the columns of the table: offset, partition, timestamp, key, value, headers, and typed ones if it
@@ -91,7 +96,7 @@ def table(
 
     Raises:
         TopicNotFound: There is no such table.
-        InvalidArgument: Values of a typed table are decoded by a function, and its log has more records.
+        InvalidArgument: Values of the table are decoded by a function, its log has more records, and `values` is None.
         CopyDiverged, CopyExpired: The log is no longer the one that the table holds; see `seglog.table.sync`.
         MissingExtra: pyspark or pyiceberg is missing.
     """
@@ -99,7 +104,7 @@ def table(
     require_pyiceberg()
     from seglog.spark.warehouse import read  # noqa: PLC0415 - needs both
 
-    return read(spark, location, log, catalog)
+    return read(spark, location, log, catalog, values)
 
 
 def table_stream(
@@ -110,13 +115,15 @@ def table_stream(
     log: str | os.PathLike[str] | None = None,
     catalog: dict[str, str] | None = None,
     files_per_trigger: int = 100,
+    values: Decode | None = None,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return a stream of the rows of a table of `seglog table sync` and then of its log, without end.
 
     Spark reads the table's Parquet files with its own reader, `files_per_trigger` in each micro-batch, in order of
     time, and then the log from where they end. Each row is there once, across restarts, and while the table is
-    synchronized or merged and the log is compacted, truncated (as in a stream of the log) or expired.
+    synchronized or merged and the log is compacted, truncated (as in a stream of the log) or expired. Of NAME_latest it
+    has the rows of the table and then every later record, also tombstones.
 
     Args:
         spark: The session.
@@ -126,19 +133,23 @@ def table_stream(
         log: Path of the log or topic, if it has moved since. None: the path that the table names.
         catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.
         files_per_trigger: Files of the table (up to 256 MiB of rows each) per micro-batch; fixed with the checkpoint.
+        values: How a table's values are decoded, if `seglog.table.sync` was given a function.
         options: Of format "seglog", for the log's part, such as maxOffsetsPerTrigger, expose, failOnDataLoss.
 
     Returns:
-        A streaming frame with the columns offset, partition, timestamp, key, value, headers.
+        A streaming frame with the columns that the table has now: offset, partition, timestamp, key, value, headers,
+        and typed ones if it has them, also for the log's part. A query has columns that the table gets later, and
+        wider types, once it has been started again with the same checkpoint.
 
     Raises:
         TopicNotFound: There is no such table.
         CopyDiverged, CopyExpired: The log is no longer the one that the table holds; see `seglog.table.sync`.
-        InvalidArgument: An option is not for this use.
+        InvalidArgument: An option is not for this use, or the table's values are decoded by a function, and `values` is
+            None.
         MissingExtra: pyspark or pyiceberg is missing.
     """
     require_pyspark()
     require_pyiceberg()
     from seglog.spark.catch_up import read  # noqa: PLC0415 - needs both
 
-    return read(spark, location, checkpoint, log, catalog, files_per_trigger, options or {})
+    return read(spark, location, checkpoint, log, catalog, files_per_trigger, values, options or {})

@@ -11,7 +11,7 @@ List and positions are written once, below the checkpoint:
     CHECKPOINT/seglog/plan.json           where the log's part begins; complete once it is there
 
 so every restart continues with the same files, and a new checkpoint is a new stream. The snapshot is tagged in the
-table, which keeps its files for KEPT.
+table, which keeps its files for KEPT. The columns are those that the table has at each start.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from typing import Any
 from urllib.parse import quote
 
 from pyiceberg.io import FileIO
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
+from pyspark.sql.types import StructType
 from xxhash import xxh64_hexdigest
 
 from seglog.errors import InvalidArgument, LogLocked, StorageError
@@ -36,11 +38,13 @@ from seglog.spark import register
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.local_logs import Logs as OpenLogs
 from seglog.spark.read.offsets import Progress, encode
-from seglog.spark.warehouse import SCHEMA, TablePlan, below, planned
+from seglog.spark.typed_columns import schema_of, with_typed_columns
+from seglog.spark.warehouse import TablePlan, below, planned
 from seglog.table.durable_files import DurableFileIO
 from seglog.table.faults import as_ours
 from seglog.table.schema import ARROW
-from seglog.table.warehouse import TableFile, hold_snapshot, opened
+from seglog.table.values.decoded import Decode
+from seglog.table.warehouse import TableFile, hold_snapshot, name_of, opened
 from seglog.topic.layout.places import Place
 
 KEPT = timedelta(days=30)
@@ -68,6 +72,7 @@ def read(
     log: str | os.PathLike[str] | None,
     catalog: dict[str, str] | None,
     files_per_trigger: int,
+    values: Decode | None,
     options: Mapping[str, str],
 ) -> DataFrame:
     """Return the streaming frame; see `seglog.spark.table_stream`."""
@@ -78,15 +83,33 @@ def read(
     if files_per_trigger < 1:
         raise InvalidArgument(f"files_per_trigger is {files_per_trigger}; it must be 1 or more")
     directory = f"{_url(checkpoint)}/seglog"
-    files = DurableFileIO(dict(catalog or {}))
-    plan = _known(files, directory) or _make(files, directory, location, log, catalog, files_per_trigger)
-    after = _log_part(spark, plan, location, log, catalog, options)
-    return _table_part(spark, plan, directory).unionByName(after) if plan.files else after
+    plan, table = _plan(DurableFileIO(dict(catalog or {})), directory, (location, catalog), log, files_per_trigger)
+    place = plan.log if log is None else os.fspath(log)
+    records = _log_part(spark, plan, place, {**options, **below(table, location, catalog)})
+    after = with_typed_columns(records, table, values)
+    return _table_part(spark, plan, directory, schema_of(table)).unionByName(after) if plan.files else after
 
 
-def _table_part(spark: SparkSession, plan: Plan, directory: str) -> DataFrame:
+def _plan(
+    files: FileIO,
+    directory: str,
+    place: tuple[str | os.PathLike[str], dict[str, str] | None],
+    log: str | os.PathLike[str] | None,
+    files_per_trigger: int,
+) -> tuple[Plan, Table]:
+    """Return the plan of this checkpoint, and the table as it is now. place: of the table, and its catalog."""
+    known = _known(files, directory)
+    with opened(*place) as table:
+        if known is not None:
+            return known, table
+        found = planned(table, log)
+        _keep_files(table, found, directory)
+    return _make(files, directory, found, files_per_trigger), table
+
+
+def _table_part(spark: SparkSession, plan: Plan, directory: str, schema: StructType) -> DataFrame:
     frame = (
-        spark.readStream.schema(SCHEMA)
+        spark.readStream.schema(schema)
         .option("maxFilesPerTrigger", plan.files_per_trigger)
         .option("recursiveFileLookup", "true")  # the list may then name files anywhere
         .parquet(directory)
@@ -96,20 +119,8 @@ def _table_part(spark: SparkSession, plan: Plan, directory: str) -> DataFrame:
     return frame
 
 
-def _log_part(
-    spark: SparkSession,
-    plan: Plan,
-    location: str | os.PathLike[str],
-    log: str | os.PathLike[str] | None,
-    catalog: dict[str, str] | None,
-    options: Mapping[str, str],
-) -> DataFrame:
-    own = {
-        "includeHeaders": "true",
-        "startingPositions": json.dumps(plan.positions),
-        **below(location, catalog),
-    }
-    path = plan.log if log is None else os.fspath(log)
+def _log_part(spark: SparkSession, plan: Plan, path: str, options: Mapping[str, str]) -> DataFrame:
+    own = {"includeHeaders": "true", "startingPositions": json.dumps(plan.positions)}
     return spark.readStream.format("seglog").options(**options, **own).load(path).select(*ARROW.names)
 
 
@@ -122,22 +133,18 @@ def _known(files: FileIO, directory: str) -> Plan | None:
         return None
 
 
-def _make(
-    files: FileIO,
-    directory: str,
-    location: str | os.PathLike[str],
-    log: str | os.PathLike[str] | None,
-    catalog: dict[str, str] | None,
-    files_per_trigger: int,
-) -> Plan:
-    with opened(location, catalog) as table:
-        read_plan = planned(table, log)
-        if read_plan.files:
-            try:
-                with as_ours(os.fspath(location)):
-                    hold_snapshot(table, f"stream-{xxh64_hexdigest(directory.encode())}", KEPT)
-            except (LogLocked, StorageError) as error:  # as with rights to read only
-                _LOG.warning("the table's files are kept only as long as it keeps its snapshots: %s", error)
+def _keep_files(table: Table, plan: TablePlan, directory: str) -> None:
+    """Tag the snapshot of a plan."""
+    if plan.files:
+        try:
+            with as_ours(name_of(table)):
+                hold_snapshot(table, f"stream-{xxh64_hexdigest(directory.encode())}", KEPT)
+        except (LogLocked, StorageError) as error:  # as with rights to read only
+            _LOG.warning("the table's files are kept only as long as it keeps its snapshots: %s", error)
+
+
+def _make(files: FileIO, directory: str, read_plan: TablePlan, files_per_trigger: int) -> Plan:
+    """Store what a new stream reads."""
     batches = -(-len(read_plan.files) // files_per_trigger)
     plan = Plan(
         read_plan.logs.path,

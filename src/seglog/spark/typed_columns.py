@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that Spark's own documentation uses
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from seglog.errors import InvalidArgument
 from seglog.table.columns import Columns, columns_of
 from seglog.table.typer import is_read_as_json, with_typed
+from seglog.table.values.decoded import Decode, decoded, typed
 from seglog.table.values.json_blocks import Block
 
 
@@ -21,27 +23,49 @@ def schema_of(table: Table) -> StructType:
     return from_arrow_schema(_plain(columns_of(table.schema())))
 
 
-def with_typed_columns(records: DataFrame, table: Table) -> DataFrame:
-    """Return records of a log with the typed columns of a table. Fields without a column get one at the next sync.
+def with_typed_columns(records: DataFrame, table: Table, values: Decode | None) -> DataFrame:
+    """Return records of a log with the columns of a table. Fields without a column get one at the next sync.
 
-    Raises InvalidArgument if the table's values are decoded by a function: only `sync` has it.
+    Args:
+        records: A frame or a stream with the columns of every table.
+        table: Decides which fields are read, and as which types.
+        values: Returns the fields of a value. None: values are JSON.
+
+    Raises:
+        InvalidArgument: The table's values are decoded by a function, and `values` is None; or it has no typed columns,
+            and `values` is a function.
     """
     columns = columns_of(table.schema())
+    name = table.name()[-1]
     if not columns.has_typed:
-        return records
-    if not is_read_as_json(table):
-        raise InvalidArgument(
-            f"values of the table {table.name()[-1]} are decoded by a function: the log after the table has no typed "
-            "columns. Read the table's files with spark.read.parquet, or sync first"
-        )
+        if values is not None:
+            raise InvalidArgument(f"the table {name} has no typed columns; leave out values=")
+        return _with_nulls(records, table)
+    if values is None and not is_read_as_json(table):
+        raise InvalidArgument(f"values of the table {name} are decoded by a function: give it as values=")
     plain = _plain(columns)
 
-    def typed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            values = Block(batch.column("value").cast(pa.binary())).typed(columns.typed)
-            yield with_typed(batch, values, Columns(plain, columns.typed, has_typed=True))
+            column = batch.column("value").cast(pa.binary())
+            if values is None:
+                fields = Block(column).typed(columns.typed)
+            else:
+                fields = typed(decoded(column.to_pylist(), values), columns.typed)
+            yield with_typed(batch, fields, Columns(plain, columns.typed, has_typed=True))
 
-    return records.mapInArrow(typed, from_arrow_schema(plain))
+    return records.mapInArrow(read, from_arrow_schema(plain))
+
+
+def _with_nulls(records: DataFrame, table: Table) -> DataFrame:
+    """Return records with null in columns that another program has added to the table."""
+    own = records.columns
+    return records.select(
+        *(
+            F.col(field.name) if field.name in own else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in schema_of(table)
+        )
+    )
 
 
 def _plain(columns: Columns) -> pa.Schema:

@@ -16,14 +16,19 @@ from seglog.replication.lineage import Lineage
 from seglog.spark import register
 from seglog.spark.typed_columns import schema_of, with_typed_columns
 from seglog.storage import Storage
+from seglog.table.latest import LATEST
 from seglog.table.place import Logs, logs_of, sources_at
-from seglog.table.ranges import Range, next_range
+from seglog.table.ranges import Range, from_the_start, next_range
 from seglog.table.schema import ARROW
-from seglog.table.warehouse import TableFile, directly_readable, held_by, name_of, opened, source_of
-
-SCHEMA = (
-    "offset BIGINT, partition INT, timestamp TIMESTAMP, key BINARY, value BINARY, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+from seglog.table.values.decoded import Decode
+from seglog.table.warehouse import (
+    TableFile,
+    directly_readable,
+    has_newest_only,
+    held_by,
+    name_of,
+    opened,
+    source_of,
 )
 
 
@@ -41,6 +46,7 @@ def read(
     location: str | os.PathLike[str],
     log: str | os.PathLike[str] | None,
     catalog: dict[str, str] | None,
+    values: Decode | None,
 ) -> DataFrame:
     """Return the frame; see `seglog.spark.table`."""
     register(spark)
@@ -54,20 +60,27 @@ def read(
             stored = stored.where((F.col("partition") != number) | (F.col("offset") < step.cut))
     if all(step.start >= step.stop for step in plan.steps.values()):
         return stored
-    after = _after(spark, plan, below(location, catalog))
-    return stored.unionByName(with_typed_columns(after, table))
+    after = _after(spark, plan, below(table, location, catalog))
+    if has_newest_only(table):
+        stored, after = _newest(stored, after)
+    return stored.unionByName(with_typed_columns(after, table, values))
 
 
-def below(location: str | os.PathLike[str], catalog: dict[str, str] | None) -> dict[str, str]:
-    """Return the options of format "seglog" with which what a log deletes before it is read is read in a table."""
-    return {"table": os.fspath(location), **({} if catalog is None else {"tableCatalog": json.dumps(catalog)})}
+def below(table: Table, location: str | os.PathLike[str], catalog: dict[str, str] | None) -> dict[str, str]:
+    """Return the options of format "seglog" with which what a log deletes before it is read is read in a table.
+
+    table, location: one of its tables. The table of all its records is read.
+    """
+    place = os.fspath(location).rstrip("/")
+    place = place.removesuffix(LATEST) if has_newest_only(table) else place
+    return {"table": place, **({} if catalog is None else {"tableCatalog": json.dumps(catalog)})}
 
 
 def planned(table: Table, log: str | os.PathLike[str] | None) -> TablePlan:
     """Return the files of the table's present snapshot, and what its log holds since. log: where the log is now."""
-    held, name = held_by(table), name_of(table)
+    held = held_by(table)
     logs = _one(sources_at(storage_at(source_of(table) if log is None else log)))
-    steps = {number: _step(place, held.get(number), name) for number, place in logs.places.items()}
+    steps = {number: _step(place, held.get(number), table) for number, place in logs.places.items()}
     return TablePlan(directly_readable(table), logs, steps)
 
 
@@ -77,11 +90,12 @@ def _one(found: list[Storage]) -> Logs:
     return logs_of(found[0])
 
 
-def _step(place: Storage, held: Lineage | None, name: str) -> Range:
+def _step(place: Storage, held: Lineage | None, table: Table) -> Range:
     """Return which offsets of a partition the table lacks, up to the end of its log now."""
     with open_log(place, mode="r") as log:
         source = Lineage.of(log.view())
-        return next_range(held, source, source.end, (name, log.path))
+        step = next_range(held, source, source.end, (name_of(table), log.path))
+        return from_the_start(step, source.start) if has_newest_only(table) else step
 
 
 def _after(spark: SparkSession, plan: TablePlan, options: dict[str, str]) -> DataFrame:
@@ -98,3 +112,14 @@ def _after(spark: SparkSession, plan: TablePlan, options: dict[str, str]) -> Dat
         .load(plan.logs.path)
     )
     return frame.select(*ARROW.names)
+
+
+def _newest(stored: DataFrame, after: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Return both without the rows that a later record of their key replaces or deletes.
+
+    Keys count for each partition, as in the table.
+    """
+    key = ["partition", "key"]
+    last = after.where("key IS NOT NULL").groupBy(*key).agg(F.max("offset").alias("offset"))
+    newest = after.join(last, [*key, "offset"], "left_semi").where("value IS NOT NULL")
+    return stored.join(last, key, "left_anti"), newest

@@ -20,7 +20,7 @@ from seglog.log.log import Log
 from seglog.log.view import View
 from seglog.replication.lineage import Lineage
 from seglog.table import warehouse
-from seglog.table.ranges import Held, Range, held_after
+from seglog.table.ranges import Held, Range, from_the_start, held_after
 from seglog.table.reading import read_rows
 from seglog.table.rounds import Change, Round, TableReport, counted, records
 from seglog.table.schema import ARROW
@@ -43,9 +43,7 @@ class LatestRound(Round):
         total = Change()
         for number, log in logs.items():
             view = log.view()
-            step = self.step(log, view, held.get(number))
-            if step.cut is not None:
-                step = Range(0, view.lowest_offset, max(step.stop, view.lowest_offset))
+            step = from_the_start(self.step(log, view, held.get(number)), view.lowest_offset)
             self._partition(number, view, step, held, total)
         return self.report(total, held)
 

@@ -65,6 +65,14 @@ def next_range(
     return Range(common if common < held.end else None, start, max(stop, start))
 
 
+def from_the_start(step: Range, lowest: int) -> Range:
+    """Return a step for a table of the newest records: after a cut it has lost rows that the deleted ones had replaced.
+
+    lowest: first offset of the log.
+    """
+    return step if step.cut is None else Range(0, lowest, max(step.stop, lowest))
+
+
 def held_after(held: Lineage | None, source: Lineage, step: Range) -> Lineage:
     """Return what the table holds of a partition once the step is committed."""
     start = source.start if held is None or (step.cut is not None and step.cut <= held.start) else held.start

@@ -32,7 +32,7 @@ from seglog.table.merging import FEWEST, merge_small_files
 from seglog.table.place import Logs, logs_of, sources_at
 from seglog.table.rounds import OnTruncate, Options, Round, TableReport
 from seglog.table.typer import Typing, Values
-from seglog.table.warehouse import Warehouse
+from seglog.table.warehouse import Rows, Warehouse
 
 LOCK = ".seglog-sync.lock"
 
@@ -169,13 +169,13 @@ class TableSync:
 
     def _tables(self, logs: Logs) -> Iterator[TableReport]:
         name = self._name or logs.name
-        yield self._table(name, logs, self.round_on)
+        yield self._table(name, logs, "all")
         if self._options.latest:
-            yield self._table(name + LATEST, logs, LatestRound)
+            yield self._table(name + LATEST, logs, "newest")
 
-    def _table(self, name: str, logs: Logs, kind: Callable[[Table, str, Options], Round]) -> TableReport:
+    def _table(self, name: str, logs: Logs, rows: Rows) -> TableReport:
         with as_ours(name), ExitStack() as resources:
-            table = self._warehouse.table_for(name, logs.path)
+            table = self._warehouse.table_for(name, logs.path, rows)
             self._lock(table, resources)
             table.refresh()
             opened = {
@@ -183,6 +183,7 @@ class TableSync:
                 for number, place in logs.places.items()
             }
             waits = self._options.hold or any(log.config.retention.after == "table" for log in opened.values())
+            kind = self.round_on if rows == "all" else LatestRound
             one = kind(table, name, self._options)
             with self._held(table, logs) if waits else nullcontext():
                 report = self._round(one, opened)

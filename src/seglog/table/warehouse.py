@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -35,6 +36,8 @@ NAMESPACE = "seglog"
 CATALOG_FILE = "catalog.db"
 HELD = "seglog.held"
 SOURCE = "seglog.source"
+ROWS = "seglog.rows"
+Rows = Literal["all", "newest"]
 OWN_TAG = "seglog-"
 _PROPERTIES = {
     "format-version": "2",
@@ -152,8 +155,18 @@ class Warehouse:
         except NoSuchTableError:
             raise TopicNotFound(f"{self.location}/{name}") from None
 
-    def table_for(self, name: str, source: str) -> Table:
-        """Open the table of a topic; create it if it does not exist. source: the topic's path."""
+    def table_for(self, name: str, source: str, rows: Rows) -> Table:
+        """Open the table of a topic; create it if it does not exist.
+
+        source: the topic's path; rows: which of its records the table has: all, or the newest of each key.
+        """
+        table = self._known_or_new(name, source, rows)
+        there = table.properties.get(ROWS, "all")
+        if there != rows:
+            raise InvalidArgument(f"the table {name} has {there} records of its log, not {rows}: choose another name")
+        return table
+
+    def _known_or_new(self, name: str, source: str, rows: Rows) -> Table:
         with suppress(TopicNotFound):  # an attempt to create it would leave a metadata file
             return self.table(name)
         self._catalog.create_namespace_if_not_exists(NAMESPACE)
@@ -163,7 +176,7 @@ class Warehouse:
                 SCHEMA,
                 location=f"{self.location}/{name}",
                 partition_spec=SPEC,
-                properties={**_PROPERTIES, SOURCE: source},
+                properties={**_PROPERTIES, SOURCE: source, ROWS: rows},
             )
         except TableAlreadyExistsError:
             return self.table(name)
@@ -380,6 +393,11 @@ def source_of(table: Table) -> str:
     if not source:
         raise CorruptLog(f"{name_of(table)} names no log: `seglog table sync` has not made it")
     return source
+
+
+def has_newest_only(table: Table) -> bool:
+    """Return whether a table has the newest record of each key, not every record."""
+    return bool(table.properties.get(ROWS) == "newest")
 
 
 def split_location(location: str | os.PathLike[str]) -> tuple[str, str]:

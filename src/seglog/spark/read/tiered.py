@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
+from seglog.errors import InvalidArgument
 from seglog.log.history import KNOWN
 from seglog.replication.lineage import Lineage, common_offset
 from seglog.spark.read.batches import BATCH_ROWS
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.spark.read.log_access import Site
 from seglog.table.reading import rows_between
-from seglog.table.warehouse import TableFile, files_of, held_by, opened
+from seglog.table.warehouse import TableFile, files_of, has_newest_only, held_by, opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -163,6 +164,8 @@ class TieredHeld:
 def _load(table: str, catalog: dict[str, str] | None) -> dict[int, Stored]:
     """Return what the table's present snapshot holds of each partition."""
     with opened(table, catalog) as found:
+        if has_newest_only(found):
+            raise InvalidArgument(f"option table is {table}, which has the newest records only: name a table of all")
         held = held_by(found)
         files: dict[int, list[TableFile]] = {number: [] for number in held}
         for file in files_of(found):
