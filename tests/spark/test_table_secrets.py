@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -69,10 +70,17 @@ def java(thing: Any) -> Any:
     return thing
 
 
+def content(path: Path) -> bytes:
+    with pa.input_stream(str(path), compression="zstd" if path.suffix == ".zstd" else None) as stream:
+        read: bytes = stream.read()
+    return read
+
+
 def plans(spark: SparkSession, frame: DataFrame) -> str:
     """The plan of a frame, in every form."""
     execution, modes = java(frame)._jdf.queryExecution(), java(spark)._jvm.org.apache.spark.sql.execution.ExplainMode
-    texts = [execution.toString(), *(execution.explainString(modes.fromString(mode)) for mode in MODES)]
+    possible = [mode for mode in MODES if mode != "codegen" or not frame.isStreaming]
+    texts = [execution.toString(), *(execution.explainString(modes.fromString(mode)) for mode in possible)]
     assert "seglog" in "".join(texts)
     return "".join(texts)
 
@@ -99,9 +107,9 @@ def test_no_secret_of_a_catalog_is_shown_by_spark(
         shown = plans(spark, frame) + plans(spark, stream) + java(query)._jsq.explainInternal(True) + sql_tab(spark)
         shown += "".join(str(one) for one in query.recentProgress)
     assert hidden not in shown
-    written = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert any(b"SparkListenerSQLExecutionStart" in content for content in written.values())
-    assert [path for path, content in written.items() if hidden.encode() in content] == []
+    written = {path: content(path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert any(b"SparkListenerSQLExecutionStart" in one for one in written.values())
+    assert [path for path, one in written.items() if hidden.encode() in one] == []
 
 
 @pytest.mark.parametrize(

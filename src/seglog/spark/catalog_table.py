@@ -22,6 +22,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from seglog.errors import InvalidArgument
 from seglog.spark.option_values import canonical, local_path
 from seglog.spark.read.options import NAMES as READ_NAMES
+from seglog.spark.read.options import TABLE_CATALOG
 from seglog.spark.write.options import CREATE_NAMES
 from seglog.spark.write.options import TABLE_NAMES as WRITE_NAMES
 
@@ -31,7 +32,7 @@ _OPTION = "option."  # prefix of every option of OPTIONS (...) except path; TBLP
 _VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark stores such a type; in the plan it is a string
 _REFUSED = {
     "token": "the catalog would show it; set SEGLOG_TOKEN instead",
-    "tableCatalog": "the catalog would show what it holds; use `seglog.spark.table`, or the warehouse's own catalog",
+    TABLE_CATALOG: "the catalog would show what it holds; use `seglog.spark.table`, or the warehouse's own catalog",
     "columns": "its columns are those of the source; select columns in the query",
 }
 

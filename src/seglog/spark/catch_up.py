@@ -38,6 +38,7 @@ from seglog.spark import register
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.local_logs import Logs as OpenLogs
 from seglog.spark.read.offsets import Progress, encode
+from seglog.spark.read.options import TABLE_CATALOG
 from seglog.spark.typed_columns import schema_of, with_typed_columns
 from seglog.spark.warehouse import TablePlan, below, planned
 from seglog.table.durable_files import DurableFileIO
@@ -48,7 +49,7 @@ from seglog.table.warehouse import TableFile, hold_snapshot, name_of, opened
 from seglog.topic.layout.places import Place
 
 KEPT = timedelta(days=30)
-_OWN = ("path", "url", "token", "table", "tableCatalog", "startingPositions", "includeHeaders", "columns")
+_OWN = ("path", "url", "token", "table", TABLE_CATALOG, "startingPositions", "includeHeaders", "columns")
 _LOG = logging.getLogger("seglog.spark")
 
 

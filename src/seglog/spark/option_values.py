@@ -81,8 +81,8 @@ def word_list(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     return words
 
 
-def json_object(given: Mapping[str, str], name: str) -> dict[str, Any] | None:
-    """Return the content of a JSON object, None if the option is not given."""
+def json_object(given: Mapping[str, str], name: str, *, is_secret: bool = False) -> dict[str, Any] | None:
+    """Return the content of a JSON object, None if the option is not given. is_secret: errors do not repeat it."""
     text = given.get(name)
     if text is None:
         return None
@@ -91,7 +91,7 @@ def json_object(given: Mapping[str, str], name: str) -> dict[str, Any] | None:
     except UNREADABLE as error:
         raise InvalidArgument(f"option {name} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise InvalidArgument(f"option {name} is {text!r}; it must be a JSON object")
+        raise InvalidArgument(f"option {name} must be a JSON object" + ("" if is_secret else f", not {text!r}"))
     return value
 
 

@@ -14,6 +14,7 @@ from seglog.errors import InvalidArgument
 from seglog.log.opening import open_log, storage_at
 from seglog.replication.lineage import Lineage
 from seglog.spark import register
+from seglog.spark.read.options import TABLE_CATALOG
 from seglog.spark.typed_columns import schema_of, with_typed_columns
 from seglog.storage import Storage
 from seglog.table.latest import LATEST
@@ -73,7 +74,7 @@ def below(table: Table, location: str | os.PathLike[str], catalog: dict[str, str
     """
     place = os.fspath(location).rstrip("/")
     place = place.removesuffix(LATEST) if has_newest_only(table) else place
-    return {"table": place, **({} if catalog is None else {"tableCatalog": json.dumps(catalog)})}
+    return {"table": place, **({} if catalog is None else {TABLE_CATALOG: json.dumps(catalog)})}
 
 
 def planned(table: Table, log: str | os.PathLike[str] | None) -> TablePlan:

@@ -21,7 +21,7 @@ in any case.
 | endingOffsets | latest, JSON {"topic": {"0": 50, "1": -1}}; exclusive; batch only | latest |
 | startingPositions | the offsets of a checkpoint, as JSON: a new query continues there; stream only | |
 | table | WAREHOUSE/NAME of a table of `seglog table sync`: what a log no longer holds is read from it | none |
-| tableCatalog | JSON with the properties of the table's pyiceberg catalog | catalog.db in the warehouse |
+| tableCatalogCredentials | JSON with the properties of the table's pyiceberg catalog | catalog.db in the warehouse |
 | pushFilters | true: apply the filters of a query that uses this frame once (see below); batch only | false |
 | failOnDataLoss | true; false logs a warning and continues with what exists | true |
 | expose | durable: only records that survive power loss; appended: all records | appended |
@@ -36,6 +36,8 @@ Kafka's source an end is rejected in a stream, and the three trigger limits are 
 pushFilters also needs Spark's spark.sql.python.filterPushdown.enabled. Spark 4.3 passes filters to a Python source per
 `load`, not per query: the filters of one query of a frame silently narrow every later query of the same frame. So it is
 off unless the user of a frame declares that only one query uses it.
+tableCatalogCredentials may hold secrets. Spark shows options in plans, on its pages and in event logs, but hides those
+whose names match spark.redaction.regex, as this one does by default, whatever its value.
 On a server all topics are read that the token has a right on, unless one of the three selects some.
 """
 
@@ -73,6 +75,7 @@ Mode = Literal["batch", "stream", "any"]
 _SELECTIONS = ("assign", "subscribe", "subscribePattern")
 _STARTS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+TABLE_CATALOG = "tableCatalogCredentials"  # Spark hides options whose name has "credential"
 _TRIGGERS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 NAMES = (
     "path",
@@ -87,7 +90,7 @@ NAMES = (
     *_ENDS,
     "startingPositions",
     "table",
-    "tableCatalog",
+    TABLE_CATALOG,
     "failOnDataLoss",
     "expose",
     "minPartitions",
@@ -224,11 +227,11 @@ def _check_mode(given: Mapping[str, str], mode: Mode) -> None:
 
 
 def _table_catalog(given: Mapping[str, str]) -> Mapping[str, str] | None:
-    if "tableCatalog" in given and "table" not in given:
-        raise InvalidArgument("option tableCatalog needs option table")
-    properties = json_object(given, "tableCatalog")
+    if TABLE_CATALOG in given and "table" not in given:
+        raise InvalidArgument(f"option {TABLE_CATALOG} needs option table")
+    properties = json_object(given, TABLE_CATALOG, is_secret=True)
     if properties is not None and not all(isinstance(value, str) for value in properties.values()):
-        raise InvalidArgument("option tableCatalog must be a JSON object of texts")
+        raise InvalidArgument(f"option {TABLE_CATALOG} must be a JSON object of texts")
     return properties
 
 
