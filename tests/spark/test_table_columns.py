@@ -107,6 +107,7 @@ def test_what_the_log_has_deleted_is_typed_as_well(spark: SparkSession, case: Ca
     assert cells(case.streamed(spark), "offset", "n") == [(number, number) for number in range(1, 301)]
 
 
+@pytest.mark.proof
 def test_a_function_decodes_values_of_a_stream_and_of_a_frame(spark: SparkSession, case: Case) -> None:
     case.append(b"1")
     case.sync(schema="infer", values=lambda value: {"n": int(value)})
@@ -173,6 +174,7 @@ def test_the_newest_records_are_those_of_the_table_and_of_the_log(spark: SparkSe
     assert rows(seglog.spark.table(spark, table)) == newest_of(log)  # also keys whose last record was cut off
 
 
+@pytest.mark.proof
 def test_a_stream_of_the_newest_records_goes_on_with_every_record(spark: SparkSession, case: Case) -> None:
     log = case.log
     for number in range(10):
