@@ -46,7 +46,8 @@ def prepared() -> Path:
 def verdicts(side: str, only: str = "") -> Verdicts:
     """Run the tests that use a broker, or those whose name contains `only`, on a side."""
     place = prepared()
-    with started(side, Settings(advertised=FIRST_PORT)) as address, _proxies(place / "server", address) as proxy:
+    settings = Settings(creates=False, advertised=FIRST_PORT)
+    with started(side, settings) as address, _proxies(place / "server", address) as proxy:
         given = {"TOXIPROXY_ADDR": proxy, "KAFKA_VERSION": "4.3.1"}
         names = only or "|".join(_functional(place / "source"))
         return run_tests(place / "sarama.test", f"^({names})$", cwd=place / "source", env=given, seconds=SECONDS)
