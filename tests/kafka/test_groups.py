@@ -217,6 +217,9 @@ def test_commits_keep_their_metadata_and_are_checked(kafka, topic):
     one.commit(offsets=[TopicPartition(topic, 0, 5, leader_epoch=3)], asynchronous=False)  # as Kafka: it is not checked
     [found] = one.committed([TopicPartition(topic, 0)])
     assert (found.offset, found.leader_epoch) == (5, 3)
+    one.commit(offsets=[TopicPartition(topic, 0, 6)], asynchronous=False)
+    [found] = one.committed([TopicPartition(topic, 0)])
+    assert (found.offset, found.leader_epoch) == (6, None)
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         one.commit(offsets=[TopicPartition(topic, 9, 0)], asynchronous=False)
     assert caught.value.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.kafka.suites import go_tests, kafka_python, librdkafka
+from tests.kafka.suites import go_tests, kafka_python, librdkafka, streams
 from tests.kafka.suites.__main__ import SUITES, main
 from tests.kafka.suites.sides import SIDES
 from tests.kafka.suites.verdicts import FAILED, PASSED, SKIPPED, Verdict, different, report
@@ -118,6 +118,14 @@ def test_a_report_counts_both_sides_and_names_what_differs():
     assert "| Kafka | 2 passed, 1 failed, 0 skipped |" in text
     assert "| seglog | 1 passed, 2 failed, 0 skipped |" in text
     assert "| c | passed | failed | not here |" in text
+
+
+@pytest.mark.deep
+@pytest.mark.needs("java", "maven")
+@pytest.mark.parametrize("only", ["BrokerCompatibilityTest", "TransactionalMessageCopier"])
+def test_programs_of_kafkas_system_tests_pass(only):
+    found = streams.verdicts("seglog", only)
+    assert [one.state for one in found.values()] == [PASSED] * 2, found
 
 
 def test_each_suite_has_a_title_and_each_broker_a_name():

@@ -20,7 +20,7 @@ CREW = Crew(
 
 
 KNOWN = st.sampled_from([(None, 0), ("5f0c9a61be27d804", 3)])
-NOTES = st.builds(Note, st.text(max_size=9), st.none() | st.integers(0, 2**31 - 1))
+NOTES = st.builds(Note, st.text(max_size=9), st.none() | st.integers(-1, 2**31 - 1))
 
 
 @given(NAMES, NAMES, st.integers(0, 9999), st.none() | st.integers(0, 2**63 - 1), KNOWN, NOTES)

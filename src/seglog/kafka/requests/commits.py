@@ -16,7 +16,9 @@ from seglog.topic.layout.places import Partition
 
 MOST_METADATA = 4096
 METADATA_TOO_LARGE = 12
-NO_OFFSET = -1
+NO_OFFSET = NO_EPOCH = -1
+EPOCHS_SINCE = 6
+"""The version of OffsetCommit since which clients commit their leader epochs."""
 CONSUMER_SINCE = 9
 """The version of OffsetCommit since which members of the consumer protocol may use it."""
 GROUPS_SINCE, IDS_SINCE = 8, 10
@@ -71,7 +73,7 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
         if not code:
             offsets.setdefault(topic, {})[number] = one["committed_offset"]
             epoch = one["committed_leader_epoch"]
-            notes[topic, number] = Note(text, epoch if epoch >= 0 else None)
+            notes[topic, number] = Note(text, max(epoch, NO_EPOCH) if call.version >= EPOCHS_SINCE else None)
     holds = call.parts.coordinator.holds(group)
     commit = partial(call.services.broker.groups.commit, group, offsets, notes=notes, holds=holds, after_end=True)
     try:

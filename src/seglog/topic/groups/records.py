@@ -30,7 +30,10 @@ DECIDED = "seglog-decided"
 
 
 class Note(NamedTuple):
-    """What a client of Kafka's protocol stores with an offset. leader_epoch: of the last record that it has read."""
+    """What a client of Kafka's protocol stores with an offset.
+
+    leader_epoch: of the last record that it has read, -1: unknown to it; None: not given.
+    """
 
     metadata: str = ""
     leader_epoch: int | None = None
@@ -89,7 +92,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
             offset = _whole(values["offset"], most=MAX_OFFSET)
             log, epoch = (_text(values["log"]), _whole(values["epoch"])) if "log" in values else (None, 0)
             text, given = _text(values.get("metadata", "")), values.get("leader_epoch")
-            leader_epoch = None if given is None else _whole(given)
+            leader_epoch = None if given is None else _whole(given + 1) - 1  # -1: the client knows none
             return OffsetRecord(*place, offset, log, epoch, text, leader_epoch)
         if kind == "group":
             (group,) = names
