@@ -249,6 +249,21 @@ def test_a_partition_moves_only_when_its_owner_has_released_it(kafka, topic):
         assert raw.ask(CONSUMER_GROUP_DESCRIBE, 0, {"group_ids": [group]})["groups"][0]["group_state"] == "Stable"
 
 
+def test_the_first_version_gives_a_member_its_id(kafka, topic):
+    first = {"rebalance_timeout_ms": 1000, "topic_partitions": [], "subscribed_topic_names": [topic]}
+    with kafka.connection() as raw:
+
+        def asked(member_id, epoch, **values):
+            given = {"group_id": f"g-{topic}", "member_id": member_id, "member_epoch": epoch, **values}
+            return raw.ask(CONSUMER_GROUP_HEARTBEAT, 0, given)
+
+        joined = asked("", 0, **first)
+        assert (joined["error_code"], joined["member_epoch"]) == (0, 1)
+        assert asked(joined["member_id"], 1)["error_code"] == 0
+        assert asked("", 1)["error_code"] == codes.INVALID_REQUEST
+        assert asked(joined["member_id"], -1)["error_code"] == 0
+
+
 def test_an_instance_name_is_used_by_one_member_at_a_time(kafka, topic):
     group = f"g-{topic}"
     static = {"instance_id": "one", "subscribed_topic_names": [topic]}
