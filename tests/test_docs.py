@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from tests import tools
@@ -40,6 +41,14 @@ def test_every_example_of_the_page_on_the_server_runs_as_it_stands(serve, tmp_pa
     assert shown.startswith('{"write_index": 0}{"highest_index": 1, "lowest_index": 0}Hello World')
     assert '"value":"{\\"qty\\": 3}"' in shown
     assert "b'one'\n0\n1\n" in shown  # read back; nothing left to consume; one in the broker without a server
+
+
+def test_the_example_of_the_page_on_the_console_shows_a_kafka_client(serve, tmp_path):
+    server = serve("--kafka", "127.0.0.1:0")
+    address = re.search(r"Kafka clients connect to (\S+:\d+)", "".join(server.said))[1]
+    producer = confluent_kafka.Producer({"bootstrap.servers": address, "client.id": "shop", "log_level": 0})
+    producer.list_topics(timeout=30)
+    assert "shop confluent-kafka-python 127.0.0.1:" in run_page("console.md", tmp_path, server.url)
 
 
 def test_every_example_of_the_page_on_laminarmq_runs_as_it_stands(tmp_path):
