@@ -27,7 +27,7 @@ from seglog.compaction.schedule import (
     standing,
 )
 from seglog.config import LogConfig, Retention
-from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry, Segments
 from seglog.format.store import HEADER_BYTES
 
 Array = np.ndarray[Any, Any]
@@ -134,9 +134,8 @@ class SimulatedLog:
         """The manifest, for the schedule."""
         entries = [segment.entry for segment in self.segments]
         active = SegmentEntry(base_offset=entries[-1].next_offset or 0, file=0, salt=0, created=0)
-        return Manifest(
-            log_id=0, version=0, epoch=0, next_file=0, start=0, config=self._config, segments=(*entries, active)
-        )
+        segments = Segments.of([*entries, active])
+        return Manifest(log_id=0, version=0, epoch=0, next_file=0, start=0, config=self._config, segments=segments)
 
     def live(self, segment: Segment) -> Array:
         """Return which records of a segment are the latest of their keys."""

@@ -22,6 +22,7 @@ from benchmarks.many_segments import FEW, RESIDENT, SMALL, opened
 from benchmarks.scale import Scale
 from benchmarks.timing import Figure, Side, in_rounds, limited, stopwatch
 from seglog.format import filename
+from seglog.format.manifest import Segments
 from seglog.log.catalog import read_manifest, write_manifest
 from seglog.log.staging import Stage
 from seglog.storage import LocalStorage
@@ -30,6 +31,7 @@ AIM = 0.97
 OPEN_SECONDS, RESIDENT_BYTES = 1.0, 300e6
 VALUE = bytes(400)
 CALLS = 10
+WARM = 4
 LOOKS = 200
 CHANGES = ("append and a roll, synced", "publish of one segment", "append, a roll and an expiry")
 OPENINGS = ("open to write", "open to read")
@@ -107,7 +109,7 @@ def log_of(place: Path, segments: int) -> Path:
     for entry in entries:
         (place / entry.name()).write_bytes(store if entry.sealed else empty)
     version = manifest.version + 1
-    write_manifest(storage, replace(manifest, version=version, segments=tuple(entries), next_file=segments + 1))
+    write_manifest(storage, replace(manifest, version=version, segments=Segments.of(entries), next_file=segments + 1))
     return place
 
 
@@ -115,11 +117,15 @@ def log_of(place: Path, segments: int) -> Path:
 
 
 def _changing(change: Callable[[seglog.Log], float], place: Path) -> Side:
-    """Return a side that opens the log, makes the changes, and truncates or deletes what they added."""
+    """Return a side that opens the log, makes the changes, and truncates or deletes what they added.
+
+    The first roll after an opening or a truncate writes a new base of the manifest; the others append to it.
+    """
 
     def run() -> float:
         with seglog.open(place) as log:
-            log.append(VALUE)
+            for _ in range(WARM):
+                log.append(VALUE)
             return change(log)
 
     return run
@@ -129,7 +135,7 @@ def _rolls(log: seglog.Log) -> float:
     with stopwatch() as watch:
         for _ in range(CALLS):
             log.append(VALUE)
-    log.truncate(log.next_offset - CALLS)
+    log.truncate(log.next_offset - CALLS - WARM)
     return watch.seconds / CALLS
 
 
@@ -145,13 +151,15 @@ def _publishes(log: seglog.Log) -> float:
     with stopwatch() as watch:
         for one in staged:
             log.publish(one, query="growth", batch=next(_batches))
-    log.truncate(log.next_offset - CALLS)
+    log.truncate(log.next_offset - CALLS - WARM)
     return watch.seconds / CALLS
 
 
 def _expiries(log: seglog.Log) -> float:
     """Let each roll delete the first segment."""
     log.alter_retention(seglog.Retention(bytes=log.size))
+    for _ in range(WARM):
+        log.append(VALUE)
     lowest = log.lowest_offset
     with stopwatch() as watch:
         for _ in range(CALLS):

@@ -55,7 +55,7 @@ def test_20_what_a_dead_pass_had_written_goes_when_the_log_is_opened(shop: Any, 
     shop.place = FaultyStorage(inner)
     log = shop.open()
     shop.put(log, " ".join("abcd" * 20) + " |")
-    shop.place.fault = Fault(operations=frozenset({"rename"}))
+    shop.place.fault = Fault(operations=frozenset({"pwrite"}), name="MANIFEST")
     with pytest.raises(Crashed):
         log.compact()
     assert inner.names("staging") != []

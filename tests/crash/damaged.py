@@ -38,6 +38,7 @@ class Shape(NamedTuple):
     unsynced: str = "u0 u1:"
     cut: int = 2
     sparse_end: bool = False  # whether the active segment has gaps
+    rolled: tuple[str, ...] = ()  # segments before the active one: MANIFEST gets a base with the first, then changes
 
 
 @dataclass
@@ -105,6 +106,11 @@ def make(shape: Shape = Shape(), *, seed: int = 0) -> Subject:  # noqa: B008 - a
     older.append(harm.files_of(storage))
     log.truncate(log.next_offset - shape.cut)
     older.append(harm.files_of(storage))
+    for words in shape.rolled:
+        _append(log, words, seed)
+        older.append(harm.files_of(storage))
+        now[0] += 2 * SECOND
+        log.expire()
     gap = 3 if shape.sparse_end else 0
     _append(log, shape.durable, seed + 1, gap=gap)
     log.sync()

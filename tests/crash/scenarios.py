@@ -6,8 +6,12 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
+from unittest.mock import patch
 
 import seglog
+from seglog.format import manifest_changes
+from seglog.log.catalog import read_manifest, write_manifest
+from seglog.log.journal import read_file
 from seglog.log.repair.repair import repair_storage
 from seglog.log.staging import Stage
 from seglog.storage import Storage
@@ -19,6 +23,7 @@ ROOMY = seglog.LogConfig(segment_bytes=4096, index_interval_bytes=64)
 EACH = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64, flush_records=1)
 BUFFERED = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64, buffer_bytes=200)
 EXPIRING = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(bytes=600))
+ROLLING = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(bytes=2000))
 KEYED = seglog.LogConfig(
     segment_bytes=512, index_interval_bytes=64, retention=seglog.Retention(compact=True, delete_retention=0)
 )
@@ -202,6 +207,65 @@ def alter(storage: Storage, ledger: Ledger) -> None:
     ledger.append(log)
 
 
+def changed(config: seglog.LogConfig, records: int = 30, *, keys: bool = False) -> Step:
+    """Return a step that makes a log whose MANIFEST has changes after its base."""
+
+    def prepare(storage: Storage, ledger: Ledger) -> None:
+        filled(config, records, keys=keys)(storage, ledger)
+        file = read_file(storage)
+        assert file is not None
+        assert file.changes > 0
+
+    return prepare
+
+
+def roll_and_expire(storage: Storage, ledger: Ledger) -> None:
+    """The retention is that of the log already, so that no change is needed but rolls and expiries."""
+    log = opened(storage, ledger)
+    start = ledger.known.start
+    ledger.append(log, 8)
+    ledger.expire(log)
+    assert ledger.known.start > start
+
+
+def rolls_with_little_space_for_changes(storage: Storage, ledger: Ledger) -> None:
+    """MANIFEST is written anew in between, because there would be more changes than may follow a base."""
+    with patch.object(manifest_changes, "LEAST_BYTES", 4 * 1024):
+        roll(storage, ledger)
+
+
+def tear(storage: Storage) -> None:
+    """Leave a change in MANIFEST of which only a part was written."""
+    file = storage.open("MANIFEST", writable=True)
+    size = file.size()
+    line = file.pread(size, 0).splitlines(keepends=True)[-1]
+    file.pwrite(line[: len(line) // 2], size)
+    file.datasync()
+
+
+def torn(storage: Storage, ledger: Ledger) -> None:
+    changed(SMALL)(storage, ledger)
+    tear(storage)
+
+
+def half(storage: Storage, ledger: Ledger) -> None:
+    """Leave only one copy of the last change."""
+    changed(SMALL)(storage, ledger)
+    file = storage.open("MANIFEST", writable=True)
+    line = file.pread(file.size(), 0).splitlines(keepends=True)[-1]
+    file.truncate(file.size() - len(line) // 3)
+    file.datasync()
+
+
+def of_an_earlier_version(storage: Storage, ledger: Ledger) -> None:
+    """Make a log whose MANIFEST has the format that no changes may follow."""
+    filled(SMALL)(storage, ledger)
+    manifest = read_manifest(storage)
+    assert manifest is not None
+    write_manifest(storage, manifest, open_ended=False)
+    assert b'"format": 1' in storage.open("MANIFEST").pread(20, 0)
+
+
 def without_lookups(storage: Storage, ledger: Ledger) -> None:
     filled(SMALL)(storage, ledger)
     for name in storage.names():
@@ -254,6 +318,18 @@ SCENARIOS = [
     Scenario("alter retention, pin", filled(SMALL), alter),
     Scenario("make lookups anew", without_lookups, remake_lookups),
     Scenario("repair", damaged_lookups, repair),
+    Scenario("roll, appended to MANIFEST", changed(SMALL), roll),
+    Scenario("publish, appended to MANIFEST", changed(SMALL), publish),
+    Scenario("expire, appended to MANIFEST", changed(ROLLING), roll_and_expire),
+    Scenario("compact, appended to MANIFEST", changed(KEYED, 40, keys=True), compact),
+    Scenario("truncate after changes of MANIFEST", changed(SMALL), truncate_to(0.6)),
+    Scenario("delete before an offset after changes of MANIFEST", changed(SMALL), delete_before_middle),
+    Scenario("alter retention after changes of MANIFEST", changed(SMALL), alter),
+    Scenario("reopen after changes of MANIFEST", changed(SMALL), reopen),
+    Scenario("replace a base with changes", changed(SMALL), rolls_with_little_space_for_changes),
+    Scenario("roll after a torn change", torn, roll),
+    Scenario("roll after half a change", half, roll),
+    Scenario("roll with a MANIFEST of an earlier version", of_an_earlier_version, roll),
 ]
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from seglog.errors import CorruptLog
 from seglog.format.manifest import decode
+from seglog.format.manifest_changes import decode_file
 from seglog.testing import damage as harm
 from seglog.testing.damage import Damage, Files
 from tests.crash.damaged import WORDS, Examination, Shape, Subject, Wrong, make
@@ -131,6 +132,53 @@ def test_any_flipped_bit(subject: Subject, kind: str, tell: Tell) -> None:
 def test_any_length_and_any_block(subject: Subject, kind: str, tell: Tell) -> None:
     damages = [damage for name, data in of_kind(subject.files, kind) for damage in of_one_file(name, data)]
     tell("damage", what="lengths and blocks", file=kind, **examined(subject, kind, damages))
+
+
+@pytest.fixture(scope="module")
+def changed() -> Subject:
+    """A log to whose MANIFEST changes were appended."""
+    made = make(Shape(compacted="a . b a c", dense="d a: e-", cut=1, rolled=("l", "m n", "o", "p:")))
+    assert decode_file(made.files["MANIFEST"], "MANIFEST").changes > 1
+    return made
+
+
+def judged(subject: Subject, damage: Damage) -> None:
+    """Require that a damaged MANIFEST is refused, or known to be damaged, unless it ends where it ended before.
+
+    A flipped bit may not even cost the last change.
+    """
+    ((name, data),) = damage.changes.items()
+    before, whole = harm.manifest_of(subject.files), subject.files[name]
+    try:
+        file = decode_file(data or b"", name)
+    except CorruptLog:
+        return
+    assert file.manifest == before or file.manifest.version < before.version, damage.name
+    assert not file.sound or whole.startswith(data or b"x"), damage.name
+    assert file.manifest == before or len(data or b"") != len(whole) or " bit " not in damage.name, damage.name
+
+
+def manifest_damaged(subject: Subject, step: int) -> Iterator[Damage]:
+    """Yield what can be done to MANIFEST alone, one damage in `step`."""
+    data = subject.files["MANIFEST"]
+    return islice(chain(harm.bits("MANIFEST", data), of_one_file("MANIFEST", data)), 0, None, step)
+
+
+@pytest.mark.proof
+def test_any_damage_to_a_manifest_with_changes(changed: Subject, tell: Tell) -> None:
+    count = 0
+    for damage in manifest_damaged(changed, 7):  # every byte
+        judged(changed, damage)
+        count += 1
+    counts = sweep(changed, manifest_damaged(changed, 39 * OPENED["MANIFEST"]), wholly=WHOLLY)
+    tell("damage", what="changes", file="MANIFEST", **counts, damaged_manifests=count)
+
+
+def test_some_damage_to_a_manifest_with_changes(changed: Subject) -> None:
+    """The same in the fast suite."""
+    for damage in manifest_damaged(changed, 211):
+        judged(changed, damage)
+    assert sweep(changed, manifest_damaged(changed, 1499), wholly=WHOLLY)["damages"] > 10
 
 
 @pytest.mark.proof

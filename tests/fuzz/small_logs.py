@@ -21,7 +21,7 @@ from seglog.errors import CorruptRecord, SeglogError
 from seglog.format import filename
 from seglog.format.codec import NATIVE, NULL, InvalidRecord
 from seglog.format.index import decode_durable_records, encode_dense_header
-from seglog.format.manifest import decode
+from seglog.format.manifest_changes import decode_file
 from seglog.format.store import HEADER_BYTES
 from seglog.storage import MemoryStorage
 from tests.fuzz.choices import Choices, mangled
@@ -211,7 +211,9 @@ def _mended_index(old: bytes, new: bytes) -> bytes:
 
 @cache
 def _salts() -> list[int]:
-    manifests = [decode(small(number).files[filename.MANIFEST], "MANIFEST") for number in range(len(MAKERS))]
+    manifests = [
+        decode_file(small(number).files[filename.MANIFEST], "MANIFEST").manifest for number in range(len(MAKERS))
+    ]
     return [entry.salt for manifest in manifests for entry in manifest.segments]
 
 

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.format.manifest import Manifest, SegmentEntry, decode
+from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest_changes import decode_file
 from seglog.segment.sealed import rules_of
 from seglog.segment.walk import StoreWalk
 from seglog.storage import LocalStorage
@@ -61,7 +62,7 @@ class Scene:
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def manifest(self) -> Manifest:
-        return decode((self.path / "MANIFEST").read_bytes(), "MANIFEST")
+        return decode_file((self.path / "MANIFEST").read_bytes(), "MANIFEST").manifest
 
     def entry(self, number: int = -1) -> SegmentEntry:
         return self.manifest().segments[number]

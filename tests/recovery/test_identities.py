@@ -13,6 +13,7 @@ from seglog.clock import system_clock
 from seglog.errors import CorruptLog, InvalidArgument, LogLocked
 from seglog.format import filename
 from seglog.format.index import encode_times, is_bound
+from seglog.log import journal
 from seglog.log.catalog import read_manifest
 from seglog.log.locks.write_lock import is_written_around
 from seglog.log.repair import file_identity, rebuild_manifest
@@ -91,12 +92,13 @@ def test_only_a_later_manifest_of_the_same_log_shows_that_a_manifest_is_outdated
             log.append(b"later %d" % number)
     storage = LocalStorage(path)
     (path / "MANIFEST").write_bytes(old)
-    outdated = manifest_of(storage)
-    assert rebuild_manifest._newer_store(storage, outdated, storage.names()) is not None
+    outdated = journal.read_file(storage)
+    assert outdated is not None
+    assert rebuild_manifest._objection(storage, outdated, storage.names()) is not None
     make(tmp_path / "other", 300)
     shutil.copy(tmp_path / "other" / "MANIFEST.prev", path / "MANIFEST.prev")
-    assert manifest_of(storage, filename.MANIFEST_PREVIOUS).version > outdated.version
-    assert rebuild_manifest._newer_store(storage, outdated, storage.names()) is None
+    assert manifest_of(storage, filename.MANIFEST_PREVIOUS).version > outdated.manifest.version
+    assert rebuild_manifest._objection(storage, outdated, storage.names()) is None
 
 
 def test_a_reader_that_meets_a_writer_reads_its_manifest_again(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def zero_filled(path: Path) -> None:
 
 def one_bit(path: Path) -> None:
     data = bytearray(path.read_bytes())
-    data[len(data) // 3] ^= 4
+    data[data.index(b'{"check"') // 3] ^= 4  # of the base: each change is there twice
     path.write_bytes(data)
 
 
@@ -279,9 +279,10 @@ def test_14_every_length_of_the_manifest_opens(scene: Any) -> None:
     manifest, whole = scene.path / "MANIFEST", (scene.path / "MANIFEST").read_bytes()
     for length in range(0, len(whole), 23):
         manifest.write_bytes(whole[:length])
+        is_left = length > len(whole) - len(whole.splitlines(keepends=True)[-1])  # a copy of the last change
         with seglog.open(scene.path) as log:
             assert [record.value for record in log.scan()] == VALUES
-            assert [event.kind for event in log.recovery.events] == ["manifest"]
+            assert [event.kind for event in log.recovery.events] == ([] if is_left else ["manifest"])
 
 
 @pytest.mark.parametrize("records", [0, 3])

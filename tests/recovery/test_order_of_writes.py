@@ -107,13 +107,20 @@ def test_a_flush_policy_syncs_before_it_acknowledges(writes: Writes) -> None:
     assert writes.take() == [f"pwrite {FIRST}", f"datasync {FIRST}"]
 
 
+PREVIOUS = "pwrite MANIFEST.prev"
+CHANGE = ["pwrite MANIFEST", "datasync MANIFEST", PREVIOUS]
+
+
 def test_roll_syncs_the_old_store_then_the_new_one_then_the_manifest(writes: Writes) -> None:
     log = seglog.open(writes.storage, SMALL)
     log.append(b"x" * 400)
     writes.take()
     log.append(b"y" * 400)
     second = "00000000000000000001-2.store"
-    assert writes.take() == [f"datasync {FIRST}", *new_store(second), *MANIFEST, f"pwrite {second}"]
+    assert writes.take() == [f"datasync {FIRST}", *new_store(second), *MANIFEST, PREVIOUS, f"pwrite {second}"]
+    log.append(b"z" * 400)
+    third = "00000000000000000002-3.store"
+    assert writes.take() == [f"datasync {second}", *new_store(third), *CHANGE, f"pwrite {third}"]
 
 
 def test_truncate_syncs_what_it_keeps_then_a_new_store_then_the_manifest_and_cuts_no_file(writes: Writes) -> None:
@@ -131,7 +138,7 @@ def test_expire_unlinks_after_the_manifest(writes: Writes) -> None:
     writes.take()
     log.append(b"y" * 400)
     calls = writes.take()
-    assert calls[-len(MANIFEST) - 2 :] == [*MANIFEST, f"unlink {FIRST}", "pwrite 00000000000000000001-2.store"]
+    assert calls[-len(CHANGE) - 2 :] == [*CHANGE, f"unlink {FIRST}", "pwrite 00000000000000000001-2.store"]
 
 
 def test_close_syncs(writes: Writes) -> None:

@@ -217,7 +217,7 @@ def test_publish_syncs_the_old_records_and_the_names_of_the_new_before_the_manif
         "create tmp/MANIFEST",
         "pwrite tmp/MANIFEST",
     ]
-    assert calls[-2:] == ["rename MANIFEST", "sync_directory"]
+    assert calls[-3:] == ["rename MANIFEST", "sync_directory", "pwrite MANIFEST.prev"]
 
 
 def test_a_replay_is_recognised_only_by_a_manifest_whose_name_is_on_the_medium(

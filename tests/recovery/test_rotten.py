@@ -332,7 +332,7 @@ def newer_header(data: bytes, at: int, value: bytes) -> bytes:
 def test_11_a_manifest_of_a_later_version_is_refused_and_left_alone(scene: Any, mode: Any) -> None:
     scene.fill(VALUES, SMALL)
     manifest = scene.path / "MANIFEST"
-    body = manifest.read_bytes().rpartition(b'{"check"')[0].replace(b'"format": 1', b'"format": 3', 1)
+    body = manifest.read_bytes().partition(b'{"check"')[0].replace(b'"format": 3', b'"format": 4', 1)
     manifest.write_bytes(body + b'{"check":"%016x"}\n' % xxh64_intdigest(body))
     before = scene.snapshot()
     calls: list[Callable[[], object]] = [
@@ -341,7 +341,7 @@ def test_11_a_manifest_of_a_later_version_is_refused_and_left_alone(scene: Any, 
         lambda: seglog.repair(scene.path),
     ]
     for call in calls:
-        with pytest.raises(seglog.FormatVersionError, match="version 3"):
+        with pytest.raises(seglog.FormatVersionError, match="version 4"):
             call()
     assert scene.snapshot() == before
 
@@ -366,7 +366,7 @@ def test_11_a_store_of_a_later_version_is_refused_and_is_not_corrupt(
 def test_a_flipped_bit_of_the_manifests_version_is_damage_and_the_manifest_is_made_anew(scene: Any) -> None:
     scene.fill(VALUES, SMALL)
     manifest = scene.path / "MANIFEST"
-    scene.flip(manifest, manifest.read_bytes().index(b'"format": 1') + 10, bit=1)
+    scene.flip(manifest, manifest.read_bytes().index(b'"format": 3') + 10, bit=1)
     with seglog.open(scene.path) as log:
         assert [record.value for record in log.scan()] == VALUES
 

@@ -95,14 +95,19 @@ def test_a_promoted_log_that_loses_its_manifests_keeps_its_term(copied: Path, so
         assert log.view().manifest.role == Role(term=1)
 
 
-def test_earlier_versions_refuse_every_log_that_is_no_plain_leader(copied: Path, source: Path) -> None:
-    assert (format_of(source), format_of(copied)) == (1, 2)
+def test_earlier_versions_refuse_every_log_that_is_no_plain_leader(copied: Path, source: Path, tmp_path: Path) -> None:
+    """Every manifest that a writer has written they refuse anyhow; of backups they read those of plain leaders."""
+    seglog.backup(source, tmp_path / "of-leader")
+    seglog.backup(copied, tmp_path / "of-copy")
+    assert (format_of(tmp_path / "of-leader"), format_of(tmp_path / "of-copy")) == (1, 2)
+    assert (format_of(source), format_of(copied)) == (3, 3)
     promote(copied)
-    assert format_of(copied) == 2  # they would drop the term
+    seglog.backup(copied, tmp_path / "of-promoted")
+    assert format_of(tmp_path / "of-promoted") == 2  # they would drop the term
     with seglog.open(source) as log:
-        assert format_of(source) == 1
         log.fence(1)
-    assert format_of(source) == 2
+    seglog.backup(source, tmp_path / "of-fenced")
+    assert format_of(tmp_path / "of-fenced") == 2
 
 
 def test_a_log_of_the_first_version_with_roles_gets_its_role_file(copied: Path) -> None:

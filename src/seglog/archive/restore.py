@@ -38,7 +38,7 @@ from seglog.errors import (
 )
 from seglog.format import filename
 from seglog.format.cuts import first_epoch
-from seglog.format.manifest import Role, SegmentEntry
+from seglog.format.manifest import Role, SegmentEntry, Segments
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import write_manifest
 from seglog.log.opening import open_log
@@ -346,7 +346,7 @@ class _LogRestore:
             archived,
             version=archived.version + 1,
             next_file=file + 1,
-            segments=(*sealed, active),
+            segments=Segments.of([*sealed, active]),
             backup=False,
             role=Role(term=term),
             epoch=epoch,

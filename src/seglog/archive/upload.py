@@ -8,7 +8,7 @@ before it is uploaded, and the active one is synced: the archive never holds wha
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from seglog.archive.segments import ArchivedSegments, Placed
 from seglog.archive.verifying import check_sealed
 from seglog.errors import ArchiveMismatch, StorageError
 from seglog.format import filename
-from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry, Segments
 from seglog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -203,9 +203,9 @@ class LogUpload:
         return None if state == self._earlier else state
 
     def _state(
-        self, sealed: tuple[SegmentEntry, ...], active: SegmentEntry, tail: tuple[Piece, ...], tail_id: str, end: int
+        self, sealed: Iterable[SegmentEntry], active: SegmentEntry, tail: tuple[Piece, ...], tail_id: str, end: int
     ) -> ArchivedState:
-        kept = self._kept()
+        kept, sealed = self._kept(), tuple(sealed)
         before = {} if self._earlier is None else self._earlier.segments.placed
         placed = {entry.name(): self._placed[entry.name()] for entry in sealed}
         placed |= {entry.name(): self._placed.get(entry.name()) or before[entry.name()] for entry in kept}
@@ -230,7 +230,9 @@ class LogUpload:
         """Return the manifest of the archived log: `kept` are segments that the log itself no longer has."""
         before = self._earlier.segments.manifest if self._earlier is not None else None
         start = max(before.start, kept[0].base_offset) if kept and before is not None else self.manifest.start
-        return replace(self.manifest, segments=(*kept, *own), start=start, retired=(), boot="", backup=True)
+        return replace(
+            self.manifest, segments=Segments.of([*kept, *own]), start=start, retired=(), boot="", backup=True
+        )
 
     def _kept(self) -> list[SegmentEntry]:
         """Return the archived segments before the log's first one that are to stay."""

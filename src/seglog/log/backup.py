@@ -177,7 +177,7 @@ class LogBackup:
         """Install the manifest, which completes the backup, and remove the segments that it does not name."""
         manifest = replace(self._view.manifest, retired=(), boot="", backup=True)
         if manifest != self._known:
-            write_manifest(self._target, manifest)
+            write_manifest(self._target, manifest, open_ended=False)
         live = {entry.file for entry in manifest.segments}
         for name in self._target.names():
             parsed = filename.parse_segment_file(name)

@@ -9,10 +9,12 @@ from dataclasses import replace
 
 from seglog.clock import Clock
 from seglog.errors import StorageError
-from seglog.format import filename, manifest
+from seglog.format import filename
 from seglog.format.cuts import separate_epoch
-from seglog.format.manifest import Manifest, Retired, SegmentEntry
+from seglog.format.manifest import Manifest, Retired, SegmentEntry, Segments
+from seglog.format.manifest_changes import ManifestFile
 from seglog.log.boot_id import boot_id
+from seglog.log.journal import Journal, read_file
 from seglog.log.leases import oldest_leased_version
 from seglog.log.locks.ownership import Ownership
 from seglog.log.quarantine import link_aside
@@ -22,27 +24,32 @@ from seglog.storage import Lock, Storage, must_sync
 
 
 def read_manifest(storage: Storage, name: str = filename.MANIFEST, *, like: Manifest | None = None) -> Manifest | None:
-    """Read a manifest file; None if there is none. `like` and the errors are those of `manifest.decode`."""
-    try:
-        file = storage.open(name)
-    except StorageError as error:
-        if error.errno == errno.ENOENT:
-            return None
-        raise
-    return manifest.decode(file.pread(file.size(), 0), file.path, like)
+    """Read a manifest file; None if there is none. `like` and the errors are those of `read_file`."""
+    found = read_file(storage, name, like=like)
+    return None if found is None else found.manifest
 
 
 class Catalog:
     """The current manifest of a log that is open for writing."""
 
-    def __init__(self, storage: Storage, lock: Lock, current: Manifest, clock: Clock, *, next_file: int) -> None:
-        """lock: the log's LOCK, held by the caller; current: what MANIFEST holds."""
+    def __init__(
+        self,
+        storage: Storage,
+        lock: Lock,
+        current: Manifest,
+        clock: Clock,
+        *,
+        next_file: int,
+        file: ManifestFile | None = None,
+    ) -> None:
+        """lock: the log's LOCK, held by the caller; current: what MANIFEST holds; file: see `Journal`."""
         self._storage = storage
         self._clock = clock
         self._next_file = max(next_file, current.next_file)
         self._unlinked: set[int] = set()
         self.current = current
         self._epoch_from: int | None = None  # the offset of an epoch that MANIFEST does not have yet
+        self._journal = Journal(storage, file)
         self.views = Views()
         self.ownership = Ownership(storage, lock)
         self.ownership.installed()
@@ -72,25 +79,27 @@ class Catalog:
             old,
             version=version,
             next_file=self._next_file,
-            segments=tuple(segments),
+            segments=Segments.of(segments),
             retired=retired,
             boot=boot_id(),
             backup=False,
             **changes,  # type: ignore[arg-type] # fields of Manifest, named by the callers in this package
         )
 
-    def install(self, new: Manifest) -> None:
-        """Install a manifest from `following` as the log's structure, atomically and durably.
+    def install(self, new: Manifest, *, as_base: bool = False) -> None:
+        """Install a manifest from `following` as the log's structure, atomically and durably: append the change to
+        MANIFEST, or replace it. as_base: replace it in any case, because it is damaged.
 
         StorageError: nothing changed. LogPoisoned: the disk may hold either state, or another log has the directory;
         the writer must stop.
         """
         self.ownership.check()  # before tmp/ is written to
         old = self.current
-        new.take_blocks(old)
         if new.role != old.role and not new.role.accepts:
             write_role(self._storage, new.role)
-        write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
+        if as_base or not self._journal.append(old, new, lambda: self._check_manifest(old)):
+            file = write_manifest(self._storage, new, check=lambda: self._check_manifest(old))
+            self._journal.rewritten(old, file)
         self.current, self._epoch_from = new, None
         if new.role != old.role and new.role.accepts:
             with suppress(StorageError):  # the next opening writes it
@@ -156,9 +165,14 @@ class Catalog:
 
 
 def write_manifest(
-    storage: Storage, new: Manifest, *, replaces_damaged: bool = False, check: Callable[[], None] | None = None
-) -> None:
-    """Write a manifest as the log's MANIFEST.
+    storage: Storage,
+    new: Manifest,
+    *,
+    replaces_damaged: bool = False,
+    check: Callable[[], None] | None = None,
+    open_ended: bool = True,
+) -> ManifestFile:
+    """Write a manifest as the log's MANIFEST, a base without changes.
 
     Invariant: MANIFEST always names a complete, synced manifest; a crash leaves the old one or the new one. Therefore:
     1. write and sync the new one as a file in tmp/;
@@ -168,13 +182,15 @@ def write_manifest(
     5. sync the directory. If this fails either one may be on the disk, so the writer is poisoned.
 
     replaces_damaged: move the old one to quarantine/ instead of step 3, because MANIFEST.prev is the one that the new
-    one was rebuilt from.
+    one was rebuilt from. open_ended: see `Manifest.encode`.
     """
     temporary = f"{filename.TMP}/{filename.MANIFEST}"
     file = storage.create(temporary, replace=True)
+    data = new.encode(open_ended=open_ended)
     try:
-        parts = new.encoded_parts()
-        file.pwrite(parts[0], 0) if len(parts) == 1 else file.pwritev(parts, 0)
+        empty = storage.identity(temporary)
+        file.pwrite(data, 0)
+        grows = storage.identity(temporary) != empty  # else no reader would notice a change that is appended
     except StorageError:
         storage.unlink(temporary)
         raise
@@ -187,6 +203,8 @@ def write_manifest(
         _keep_previous(storage)
     storage.rename(temporary, filename.MANIFEST)
     must_sync(storage.sync_directory)
+    written = ManifestFile.of_base(new, data)
+    return written if grows else replace(written, open_ended=False)
 
 
 def _keep_evidence(storage: Storage) -> None:

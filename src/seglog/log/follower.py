@@ -17,8 +17,9 @@ from seglog.clock import Clock
 from seglog.errors import CorruptLog, LogNotFound, LogReadOnly, LogReplaced, NotDurableYet
 from seglog.format import filename
 from seglog.format.manifest import Manifest
-from seglog.log.catalog import read_manifest
+from seglog.format.manifest_changes import ManifestFile
 from seglog.log.info import SegmentInfo, SegmentInfos, active_info
+from seglog.log.journal import read_file
 from seglog.log.leases import Lease
 from seglog.log.log import Log
 from seglog.log.manifest_watch import ManifestWatch
@@ -66,6 +67,7 @@ class LogFollower(Log):
         self._watch = ManifestWatch(storage)
         self._known: tuple[View, object] | None = None
         self._seen = seen
+        self._file: ManifestFile | None = None  # what MANIFEST held at the last look
         self._fallback = None if recovery.clean else seen
         try:
             self._load()
@@ -91,9 +93,14 @@ class LogFollower(Log):
     def _load(self) -> None:
         """Load the present manifest as the known view, with a follower of its active segment."""
         identity = self._storage.identity(filename.MANIFEST)
-        manifest = self._fallback or read_manifest(self._storage, like=self._seen)
+        manifest = self._fallback
         if manifest is None:
-            raise LogNotFound(2, "the log was removed", self.path)
+            file = read_file(self._storage, known=self._file, like=self._seen)
+            if file is None:
+                raise LogNotFound(2, "the log was removed", self.path)
+            if file.rest:  # a change that is being written: the file may not become longer any more
+                identity = None
+            self._file, manifest = file, file.manifest
         if manifest.log_id != self._seen.log_id:
             raise LogReplaced(
                 f"{self.path}: the log that was opened here was removed, and another one was created in its place;"

@@ -7,6 +7,7 @@ poisoning. After StorageError the old structure is valid; after LogPoisoned the 
 from __future__ import annotations
 
 import secrets
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,7 +17,7 @@ from seglog.clock import Clock
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, FormatVersionError, OffsetOutOfRange, RecordTooLarge, StorageError
 from seglog.format import filename
-from seglog.format.manifest import SegmentEntry
+from seglog.format.manifest import SegmentEntry, Segments
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog
 from seglog.log.durability import Durability
@@ -156,7 +157,7 @@ class LiveSegments:
         if old.empty:
             self._begin(entry, kept, retire=[old.entry])
         else:
-            self._begin(entry, [*kept, sealed])
+            self._begin(entry, kept.followed_by([sealed]))
         self.durability.advance(old.next_offset)
         return self.drop_expired(now)
 
@@ -174,10 +175,10 @@ class LiveSegments:
         try:
             for one, entry in zip(staged, joining, strict=True):
                 adopt(self._storage, one, entry)
-            before = [*kept] if old.empty else [*kept, sealed]
+            before = kept if old.empty else kept.followed_by([sealed])
             retired = [old.entry] if old.empty else []
             new = self._new_entry(end, now, dense=True)
-            self._begin(new, [*before, *joining], retire=retired, published=published)
+            self._begin(new, before.followed_by(joining), retire=retired, published=published)
         except (StorageError, CorruptLog, FormatVersionError):
             for entry in joining:
                 self._forget(entry)
@@ -269,7 +270,8 @@ class LiveSegments:
 
     def _ending_by(self, offset: int) -> int:
         """Return how many sealed segments end at or before `offset`."""
-        return sum(1 for entry in self.catalog.current.segments[:-1] if (entry.next_offset or 0) <= offset)
+        sealed = self.catalog.current.segments[:-1]
+        return bisect_right(sealed, offset, key=lambda entry: entry.next_offset or 0)
 
     def _released(self, count: int, held: int | None) -> int:
         """Return how many of the first `count` segments may be deleted. held: the offset from which on none may."""
@@ -352,7 +354,8 @@ class LiveSegments:
         is: store with header, synced; directory, synced; manifest; and only then memory. Until then `old` stays the
         active segment, unsettled: an interrupt in between poisons the log, because disk and memory may differ.
         """
-        manifest, old = self.catalog.following([*sealed, entry], retire=retire, **changes), self.active
+        segments = Segments.of(sealed).followed_by([entry])
+        manifest, old = self.catalog.following(segments, retire=retire, **changes), self.active
         old.settled = False
         try:
             store = create_segment(self._storage, entry, self.catalog.current.log_id)

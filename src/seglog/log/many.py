@@ -89,9 +89,9 @@ def newest_of(view: View, keys: Iterable[bytes]) -> dict[bytes, Record]:
 def _windows_backwards(view: View) -> Iterator[tuple[int, int]]:
     """Yield ranges of offsets that cover the view, the newest first, none of them across two segments."""
     stop, lowest = view.next_offset, view.lowest_offset
-    for base in reversed(view.bases):
-        while stop > max(base, lowest):
-            start = max(base, lowest, stop - WINDOW_RECORDS)
+    for entry in reversed(view.manifest.segments):
+        while stop > max(entry.base_offset, lowest):
+            start = max(entry.base_offset, lowest, stop - WINDOW_RECORDS)
             yield start, stop
             stop = start
 

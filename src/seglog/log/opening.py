@@ -25,18 +25,21 @@ from seglog.errors import (
     LogNotFound,
     LogReadOnly,
     NotALog,
+    StorageError,
 )
 from seglog.format import filename
-from seglog.format.manifest import Manifest, Role, SegmentEntry
+from seglog.format.manifest import Manifest, Role, SegmentEntry, Segments
+from seglog.format.manifest_changes import ManifestFile
 from seglog.format.store import HEADER_BYTES
 from seglog.log.boot_id import boot_id
 from seglog.log.catalog import Catalog, read_manifest, write_manifest
 from seglog.log.follower import LogFollower
+from seglog.log.journal import confirm
 from seglog.log.live_segments import LiveSegments
 from seglog.log.locks.wait import patiently
 from seglog.log.locks.write_lock import holder_of, try_lock_log
 from seglog.log.log import Log
-from seglog.log.repair.rebuild_manifest import read_or_rebuild
+from seglog.log.repair.rebuild_manifest import examine, read_or_rebuild
 from seglog.log.role_file import read_role, settle_role, write_role
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.stage_names import staged_identities
@@ -282,6 +285,7 @@ class _Opening:
         self.clock = clock
         self.seen = seen
         self.names: list[str] = []
+        self.file: ManifestFile | None = None  # what MANIFEST holds
         self.events: list[RecoveryEvent] = []
         self._staged_stores: set[object] | None = None
 
@@ -299,7 +303,7 @@ class _Opening:
         next_file = self._set_orphans_aside(manifest)
         remove_own(self.storage)
         age_out(self.storage, self.clock(), batches=COMPACTION)
-        catalog = Catalog(self.storage, lock, manifest, self.clock, next_file=next_file)
+        catalog = Catalog(self.storage, lock, manifest, self.clock, next_file=next_file, file=self.file)
         if manifest.backup and not manifest.role.copy:
             catalog.begin_separate_epoch(active.next_offset)
             active.mark_durable(active.next_offset)
@@ -319,7 +323,8 @@ class _Opening:
             if self.seed is None and (role := read_role(self.storage)) is not None:
                 check_leads(role, self.storage.path)  # it was a copy, and lost everything
             return self._create()
-        manifest, event = read_or_rebuild(self.storage, self.clock, self.config, like=self.seen, names=self.names)
+        found = examine(self.storage, self.clock, self.config, like=self.seen, names=self.names)
+        manifest, event = found.manifest, found.event
         check_home(manifest, self.home, self.storage.path)
         if self.seed is None:
             check_leads(manifest.role, self.storage.path)
@@ -327,9 +332,29 @@ class _Opening:
         manifest = manifest if self.home is None else replace(manifest, home=self.home)
         if event is not None:
             self.events.append(event)
-            write_manifest(self.storage, manifest, replaces_damaged=True)
+        if found.file is None:
+            self.file = write_manifest(self.storage, manifest, replaces_damaged=True)
         else:  # the process that installed it may have died before its directory sync; appends rely on that
             must_sync(self.storage.sync_directory)
+            manifest = self._settled(manifest, found.file)
+        return manifest
+
+    def _settled(self, manifest: Manifest, file: ManifestFile) -> Manifest:
+        """Make the last change of MANIFEST durable, or replace MANIFEST if it has a tear or a damaged change.
+
+        On a full disk the tear stays until the next install, so that the log can be opened, to delete what is not
+        needed.
+        """
+        if not file.sound:
+            later = replace(manifest, version=manifest.version + 1)
+            try:
+                self.file = write_manifest(self.storage, later)
+                return later
+            except StorageError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+        confirm(self.storage, file)
+        self.file = file
         return manifest
 
     def _never_written(self) -> bool:
@@ -360,14 +385,14 @@ class _Opening:
             next_file=2,
             start=seed.start,
             config=seed.config,
-            segments=(entry,),
+            segments=Segments.of([entry]),
             boot=boot_id(),
             home=self.home,
             **seed.history,
         )
         if not manifest.role.accepts:
             write_role(self.storage, manifest.role)
-        write_manifest(self.storage, manifest)
+        self.file = write_manifest(self.storage, manifest)
         return manifest
 
     def _wanted_config(self, stored: LogConfig) -> LogConfig:

@@ -132,7 +132,7 @@ class ReadableLog(ABC, Uncopied):
     def size(self) -> int:
         """Bytes of all stores."""
         view = self._own_view()
-        return view.active.size + sum(entry.bytes or 0 for entry in view.manifest.segments[:-1])
+        return view.active.size + view.manifest.segments[:-1].total_bytes
 
     def __len__(self) -> int:
         """Return next_offset - lowest_offset: an upper bound of the number of records if compaction left gaps."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seglog.config import Retention
-from seglog.format.manifest import SegmentEntry
+from seglog.format.manifest import SegmentEntry, Segments
 from seglog.record import MIN_TIMESTAMP
 
 
@@ -37,7 +37,7 @@ def _too_old(sealed: Sequence[SegmentEntry], retention: Retention, now: int) -> 
 def _too_many(sealed: Sequence[SegmentEntry], active_bytes: int, retention: Retention) -> int:
     if retention.bytes is None:
         return 0
-    remaining = active_bytes + sum(segment.bytes or 0 for segment in sealed)
+    remaining = active_bytes + Segments.of(sealed).total_bytes
     count = 0
     while count < len(sealed) and remaining - (sealed[count].bytes or 0) >= retention.bytes:
         remaining -= sealed[count].bytes or 0

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from seglog.errors import ArchiveMismatch, LogNotFound, SeglogError
-from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry, Segments
 from seglog.log.catalog import read_manifest
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.view import Readers, View, Views
@@ -31,7 +31,8 @@ class TieredView(View):
         self, own: View, older: tuple[SegmentEntry, ...], start: int, readers: Readers, before: tuple[View, ...]
     ) -> None:
         """older: the segments before the log's own; start: the first offset."""
-        manifest = replace(own.manifest, segments=(*older, *own.manifest.segments), start=start)
+        segments = Segments.of(older).followed_by(own.manifest.segments)
+        manifest = replace(own.manifest, segments=segments, start=start)
         super().__init__(manifest, own.active, readers)
         self._present = own._present
         self.before = before

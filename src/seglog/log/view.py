@@ -6,7 +6,6 @@ Its files are not unlinked as long as it is referenced.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -55,11 +54,6 @@ class View:
         self._present = None if present is None else WeakMethod(present)
 
     @property
-    def bases(self) -> list[int]:
-        """The base offsets of all segments, computed at first use: every roll creates a view."""
-        return self.manifest.bases
-
-    @property
     def lowest_offset(self) -> int:
         """The first offset."""
         return self.manifest.start
@@ -71,23 +65,22 @@ class View:
 
     def reader_of(self, offset: int) -> SegmentReader:
         """Return the segment whose range includes the offset."""
-        if offset >= self.manifest.segments[-1].base_offset:
-            return self.active
-        return self.cache.get(self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)])
+        segments = self.manifest.segments
+        return self.active if offset >= segments[-1].base_offset else self.cache.get(segments[segments.find(offset)])
 
     def readers(self, start: int, stop: int) -> Iterator[SegmentReader]:
         """Yield the segments that hold offsets of start..stop, in order, opening each when it is reached."""
-        bases = self.bases
-        for number in range(max(bisect_right(bases, start) - 1, 0), len(bases)):
-            if bases[number] >= stop:
+        segments = self.manifest.segments
+        for entry in segments[segments.find(start) :]:
+            if entry.base_offset >= stop:
                 return
-            if number == len(bases) - 1:
+            if entry is segments[-1]:
                 yield self.active
-            elif (self.manifest.segments[number].next_offset or 0) > start:
+            elif (entry.next_offset or 0) > start:
                 try:
-                    reader = self.cache.get(self.manifest.segments[number])
+                    reader = self.cache.get(entry)
                 except CorruptLog as error:
-                    start = max(start, bases[number])
+                    start = max(start, entry.base_offset)
                     yield from self._successor(start, error).readers(start, stop)
                     return
                 yield reader
@@ -172,15 +165,15 @@ class View:
 
     def records_from(self, offset: int) -> int:
         """Return the number of records at or after `offset`, by the segments' figures; see Log.records_from."""
-        offset, bases, before = max(offset, self.lowest_offset), self.bases, self.manifest.records_before
+        offset, segments = max(offset, self.lowest_offset), self.manifest.segments
         counted, end = self.active.counted, self.active.next_offset  # in this order: an append does the reverse
-        left = _share(bases[-1], end, None if self.active.rules.dense else counted, offset)
-        number = max(bisect_right(bases, offset) - 1, 0)
-        if number == len(bases) - 1:
+        left = _share(segments[-1].base_offset, end, None if self.active.rules.dense else counted, offset)
+        number = segments.find(offset)
+        if number == len(segments) - 1:
             return left
-        entry = self.manifest.segments[number]
+        entry = segments[number]
         share = _share(entry.base_offset, entry.next_offset or 0, None if entry.dense else entry.records or 0, offset)
-        return share + before[-1] - before[number + 1] + left
+        return share + segments[number + 1 :].total_records + left
 
     def trace_of(self, offset: int) -> Trace:
         """Return the trace of an offset; take the view before reading, so that a later truncate is noticed."""
@@ -193,7 +186,7 @@ class View:
 
     def file_of(self, offset: int) -> int:
         """Return the number of the file that holds the offset; negated in a gap after a segment's end."""
-        entry = self.manifest.segments[max(bisect_right(self.bases, offset) - 1, 0)]
+        entry = self.manifest.segments[self.manifest.segments.find(offset)]
         return entry.file if entry.next_offset is None or offset < entry.next_offset else -entry.file
 
 

@@ -285,6 +285,9 @@ class Storage(Protocol):
     def identity(self, name: str) -> object:
         """Return a token that changes whenever a file is replaced; None if there is no such file.
 
+        If it also changes when a file becomes longer, changes of a log's structure can be appended to its manifest;
+        otherwise each change writes the whole manifest.
+
         Args:
             name: Name of the file.
 

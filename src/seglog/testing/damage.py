@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from seglog.errors import CorruptLog
 from seglog.format import filename
-from seglog.format.manifest import Manifest, decode
+from seglog.format.manifest import Manifest
+from seglog.format.manifest_changes import decode_file
 from seglog.format.store import HEADER_BYTES
 from seglog.segment.sealed import rules_of
 from seglog.segment.walk import StoreWalk
@@ -93,7 +94,7 @@ def manifest_of(files: Files) -> Manifest:
     """Return the decoded MANIFEST."""
     if filename.MANIFEST not in files:
         raise CorruptLog(f"{filename.MANIFEST} is not among the files")
-    return decode(files[filename.MANIFEST], filename.MANIFEST)
+    return decode_file(files[filename.MANIFEST], filename.MANIFEST).manifest
 
 
 def kind_of(file: str) -> str:

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from seglog.clock import Clock
-from seglog.format import manifest
+from seglog.format import manifest_changes
+from seglog.log import journal
 from seglog.log.log import Log
 from seglog.log.opening import open_log
 from seglog.segment.recovery_report import RecoveryEvent
@@ -177,8 +178,8 @@ def repeatable(seed: int = 0) -> Iterator[None]:
 @contextmanager
 def decoding_once() -> Iterator[None]:
     """Decode equal manifests only once: they are most of what an opening reads."""
-    once = lru_cache(maxsize=256)(manifest.decode)
-    with patch.object(manifest, "decode", lambda data, path, _like=None: once(data, path)):
+    once = lru_cache(maxsize=256)(manifest_changes.decode_file)
+    with patch.object(journal, "decode_file", lambda data, path, _like=None: once(data, path)):
         yield
 
 

@@ -5,7 +5,6 @@ Searches the following segments for a later record of the same key, so one answe
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -70,7 +69,7 @@ class Explainer:
 
     def explain(self, offset: int) -> Explanation:
         """Explain one offset. Raises CorruptRecord if the record does not verify."""
-        number = bisect_right(self._view.bases, offset) - 1
+        number = self._view.manifest.segments.find(offset)
         record = self._record(offset) if self._view.lowest_offset <= offset < self._log.end else None
         if record is None:
             return self._missing(offset)
@@ -111,7 +110,7 @@ class Explainer:
         inside = self._view.lowest_offset <= offset < self._log.end
         following = self._view.next_record(offset) if inside else self._log.end
         found = why_missing(self._log, offset, following)
-        number = bisect_right(self._view.bases, offset) - 1 if inside else -1
+        number = self._view.manifest.segments.find(offset) if inside else -1
         return Explanation(
             offset=offset,
             key=None,

@@ -102,7 +102,7 @@ class KeyFinder:
 
     def _occurrences(self, number: int, key: bytes, start: int) -> Occurrences:
         """Return the key's records from `start` on in one segment."""
-        start, stop = max(start, self._view.bases[number]), self._ends[number]
+        start, stop = max(start, self._view.manifest.segments[number].base_offset), self._ends[number]
         if start >= stop:
             return Occurrences(number, [], frozenset(), None)
         try:
@@ -125,5 +125,5 @@ class KeyFinder:
         return offsets, frozenset(tombstones)
 
     def _reader(self, number: int) -> SegmentReader:
-        view = self._view
-        return view.active if number == len(view.bases) - 1 else view.cache.get(view.manifest.segments[number])
+        view, segments = self._view, self._view.manifest.segments
+        return view.active if number == len(segments) - 1 else view.cache.get(segments[number])

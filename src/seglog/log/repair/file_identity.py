@@ -12,13 +12,16 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from seglog.errors import CorruptLog, StorageError
+from seglog.errors import CorruptLog, FormatVersionError, StorageError
 from seglog.format import filename
 from seglog.format.filename import SegmentFile
+from seglog.format.foreign import UNREADABLE
 from seglog.format.index import DENSE_HEADER_BYTES, decode_durable_records, is_bound
-from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry, Segments
+from seglog.format.manifest_changes import ManifestFile, latest_state
 from seglog.format.store import HEADER_BYTES, StoreHeader, decode_header
 from seglog.log.catalog import read_manifest
+from seglog.log.journal import read_file
 from seglog.segment.sealed import read_whole
 from seglog.storage import Storage
 
@@ -45,8 +48,23 @@ def stores_of(names: Iterable[str]) -> Iterator[tuple[str, SegmentFile]]:
 
 def previous_manifest(storage: Storage) -> Manifest | None:
     """Return MANIFEST.prev; None if it is missing or damaged."""
+    return last_known(storage, filename.MANIFEST_PREVIOUS)
+
+
+def previous_file(storage: Storage) -> ManifestFile | None:
+    """Return what MANIFEST.prev holds; None if it is missing or damaged."""
     with suppress(CorruptLog):
-        return read_manifest(storage, filename.MANIFEST_PREVIOUS)
+        return read_file(storage, filename.MANIFEST_PREVIOUS)
+    return None
+
+
+def last_known(storage: Storage, name: str = filename.MANIFEST) -> Manifest | None:
+    """Return what is left of a manifest file; without segments if only its changes are readable. None: nothing."""
+    with suppress(CorruptLog):
+        return read_manifest(storage, name)
+    with suppress(FormatVersionError, *UNREADABLE):  # of another version: nothing that can be used
+        state = latest_state(read_whole(storage, name))
+        return None if state is None else Manifest.from_header(state, Segments())
     return None
 
 

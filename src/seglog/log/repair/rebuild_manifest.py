@@ -11,16 +11,26 @@ import errno
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from seglog.clock import Clock
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, StorageError
 from seglog.format import filename
 from seglog.format.index import DENSE_HEADER_BYTES
-from seglog.format.manifest import LEADER, Manifest, Role, SegmentEntry
+from seglog.format.manifest import LEADER, Manifest, Role, SegmentEntry, Segments
+from seglog.format.manifest_changes import MOST_CHANGES, ManifestFile
 from seglog.format.store import HEADER_BYTES, decode_header
-from seglog.log.catalog import read_manifest
-from seglog.log.repair.file_identity import check_places, is_foreign, previous_manifest, stores_of
+from seglog.log.journal import read_file
+from seglog.log.repair.file_identity import (
+    check_places,
+    head_of,
+    is_foreign,
+    last_known,
+    previous_file,
+    previous_manifest,
+    stores_of,
+)
 from seglog.log.role_file import read_role
 from seglog.segment.lookup import SparseLookup
 from seglog.segment.manifest_entries import cut_entry
@@ -42,14 +52,27 @@ class _Candidate:
     span: int
 
 
-def read_or_rebuild(
+class Examined(NamedTuple):
+    """The manifest of a log. event: reports that it was rebuilt; file: what MANIFEST holds, if it was not."""
+
+    manifest: Manifest
+    event: RecoveryEvent | None
+    file: ManifestFile | None
+
+
+def read_or_rebuild(storage: Storage, clock: Clock) -> tuple[Manifest, RecoveryEvent | None]:
+    """Return the manifest and the event of `examine`."""
+    return examine(storage, clock)[:2]
+
+
+def examine(
     storage: Storage,
     clock: Clock,
     config: LogConfig | None = None,
     *,
     like: Manifest | None = None,
     names: Sequence[str] | None = None,
-) -> tuple[Manifest, RecoveryEvent | None]:
+) -> Examined:
     """Return the manifest; if it is damaged, missing or outdated, a rebuilt one and the event that reports it.
 
     like: an earlier version of the manifest, which speeds up decoding; see `decode`. names: those in the log's
@@ -57,33 +80,46 @@ def read_or_rebuild(
     """
     identity = storage.identity(filename.MANIFEST)
     try:
-        manifest, why = read_manifest(storage, like=like), "MANIFEST is missing"
+        file, why = read_file(storage, like=like), "MANIFEST is missing"
     except CorruptLog as error:
-        manifest, why = None, str(error)
-    if manifest is None:
-        return rebuild_manifest(storage, config, clock, why)
-    objection = _objection(storage, manifest, storage.names() if names is None else names)
+        file, why = None, str(error)
+    if file is None:
+        return rebuild_manifest(storage, config, clock, why, last_known(storage))
+    objection = _objection(storage, file, storage.names() if names is None else names)
     if objection is None:
-        return manifest, None
+        return Examined(file.manifest, None, file)
     if storage.identity(filename.MANIFEST) != identity:  # a writer has changed it meanwhile: read it again
-        return read_or_rebuild(storage, clock, config, like=manifest)
-    return rebuild_manifest(storage, config, clock, objection)
+        return examine(storage, clock, config, like=file.manifest)
+    return rebuild_manifest(storage, config, clock, objection, file.manifest)
 
 
-def _objection(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
-    """Return why a readable manifest is not the present one of this log; None if it is."""
-    if is_foreign(storage, manifest):
+def _objection(storage: Storage, file: ManifestFile, names: Iterable[str]) -> str | None:
+    """Return why a readable manifest is not the present one of this log; None if it is.
+
+    MANIFEST.prev is there since the first change, has an earlier base, and is never newer than the MANIFEST beside it.
+    """
+    if is_foreign(storage, file.manifest):
         return "MANIFEST belongs to another log"
-    newer = _newer_store(storage, manifest, names)
-    return None if newer is None else f"MANIFEST is older than the log: it does not name {newer}"
+    newer = _newer_store(storage, file.manifest, names)
+    if newer is None and file.sound:
+        return None
+    previous = previous_file(storage)
+    if previous is None:
+        outdated = newer is not None and (file.changes > 0 or not file.sound)
+    elif previous.manifest.log_id != file.manifest.log_id:
+        return None
+    else:
+        same = storage.identity(filename.MANIFEST) == storage.identity(filename.MANIFEST_PREVIOUS)
+        is_later = previous.base >= file.base and not same and newer is not None
+        outdated = is_later or previous.manifest.version > file.manifest.version
+    how = "MANIFEST.prev is newer" if newer is None else f"it does not name {newer}"
+    return f"MANIFEST is older than the log: {how}" if outdated else None
 
 
 def _newer_store(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
-    """Return a store that an outdated manifest (one that was copied back) does not name; None if there is none.
+    """Return a store that the log may have begun after this manifest; None if there is none.
 
-    MANIFEST.prev must confirm it, because an interrupted repair, compaction or publish leaves unnamed stores as well.
-    MANIFEST.prev is never newer than MANIFEST, and has the same version only as the same file, just before a
-    replacement.
+    An interrupted repair, compaction or publish leaves such stores as well, so that MANIFEST.prev must confirm it.
     """
     known = {str(entry.file) for entry in manifest.segments}
     stores = [name for name in names if name.endswith(filename.STORE)]
@@ -91,13 +127,7 @@ def _newer_store(storage: Storage, manifest: Manifest, names: Iterable[str]) -> 
     found = [
         name for name, parsed in later if parsed.number >= manifest.next_file and _is_unknown(storage, name, manifest)
     ]
-    if not found:
-        return None
-    previous = previous_manifest(storage)
-    if previous is None or previous.log_id != manifest.log_id or previous.version < manifest.version:
-        return None
-    same = storage.identity(filename.MANIFEST) == storage.identity(filename.MANIFEST_PREVIOUS)
-    return None if previous.version == manifest.version and same else found[0]
+    return found[0] if found else None
 
 
 def _is_unknown(storage: Storage, name: str, manifest: Manifest) -> bool:
@@ -115,10 +145,13 @@ def _is_unknown(storage: Storage, name: str, manifest: Manifest) -> bool:
 
 
 def rebuild_manifest(
-    storage: Storage, config: LogConfig | None, clock: Clock, why: str
-) -> tuple[Manifest, RecoveryEvent]:
-    """Return the manifest that follows from the stores, and its report. Raises CorruptLog if they are no log."""
-    previous = previous_manifest(storage)
+    storage: Storage, config: LogConfig | None, clock: Clock, why: str, left: Manifest | None = None
+) -> Examined:
+    """Return the manifest that follows from the stores, and its report. Raises CorruptLog if they are no log.
+
+    left: what is left of MANIFEST.
+    """
+    previous = _newest(previous_manifest(storage), left if left is not None and _has_stores(storage, left) else None)
     known = {entry.file: entry for entry in previous.segments} if previous else {}
     check_places(storage, known)
     found = list(_candidates(storage, known, clock()))
@@ -133,11 +166,11 @@ def rebuild_manifest(
     changes = previous.after_cut(_same_up_to(previous, found, arranged)) if previous else {"epoch": 0}
     manifest = Manifest(
         log_id=previous.log_id if previous else found[0].log_id,
-        version=previous.version + 2 if previous else 1,
+        version=previous.version + MOST_CHANGES + 2 if previous else 1,  # none that a lost change may have had
         next_file=max(entry.file for entry in (*arranged, *(candidate.entry for candidate in found))) + 1,
         start=max(start, segments[0].base_offset),
         config=previous.config if previous else config or LogConfig(),
-        segments=tuple(segments),
+        segments=Segments.of(segments),
         published=dict(previous.published) if previous else {},
         rebuilt=True,
         boot=previous.boot if previous else "",
@@ -148,7 +181,21 @@ def rebuild_manifest(
     detail = f"{why}; rebuilt from {len(segments) - (lost is not None)} stores"
     detail += " and MANIFEST.prev" if previous or config else "; its config is lost and was replaced by defaults"
     detail += "".join(f"; no store holds offsets {start} up to {stop}" for start, stop in _gaps(segments))
-    return manifest, RecoveryEvent(kind="manifest", path=f"{storage.path}/{filename.MANIFEST}", detail=detail)
+    event = RecoveryEvent(kind="manifest", path=f"{storage.path}/{filename.MANIFEST}", detail=detail)
+    return Examined(manifest, event, None)
+
+
+def _has_stores(storage: Storage, manifest: Manifest) -> bool:
+    """Whether a store here is of the manifest's log."""
+    heads = (head_of(storage, name) for name, _ in stores_of(storage.names()))
+    return any(head is not None and head.log_id == manifest.log_id for head in heads)
+
+
+def _newest(previous: Manifest | None, left: Manifest | None) -> Manifest | None:
+    """Return the later of two states of one log, with the segments of the earlier one if it has lost its own."""
+    if previous is None or left is None or left.log_id != previous.log_id or left.version < previous.version:
+        return previous if previous is not None else left
+    return left if left.segments else replace(left, segments=previous.segments)
 
 
 def _role(storage: Storage, previous: Manifest | None) -> Role:

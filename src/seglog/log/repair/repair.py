@@ -195,7 +195,7 @@ class Repair:
             must_sync(self.storage.sync_directory)
             self._quarantine(retired)
             self.quarantined += sorted(self._torn() - torn)
-            self.catalog.install(self.catalog.following(segments, retire=retired, rebuilt=False))
+            self.catalog.install(self.catalog.following(segments, retire=retired, rebuilt=False), as_base=True)
             self.catalog.collect()
         return RepairReport(actions=self.actions, records_lost=self.lost, quarantined=tuple(self.quarantined))
 

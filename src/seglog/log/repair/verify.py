@@ -25,8 +25,9 @@ from seglog.format.index import (
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest
+from seglog.log.journal import read_file
 from seglog.log.repair.file_identity import head_of
-from seglog.log.repair.rebuild_manifest import read_or_rebuild
+from seglog.log.repair.rebuild_manifest import examine
 from seglog.log.repair.reports import Gap, Problem, VerifyReport
 from seglog.record import checked_callable
 from seglog.segment.resync import Found, find_record
@@ -74,16 +75,19 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
 def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> Manifest:
     path = f"{storage.path}/{filename.MANIFEST}"
     try:
-        manifest, event = read_or_rebuild(storage, system_clock)
+        manifest, event, file = examine(storage, system_clock)
     except StorageError:  # perhaps of a store that is needed to decide whether the manifest belongs to it
         believed = read_manifest(storage) if go_on else None
         if believed is None:
             raise
-        manifest, event = believed, None
+        manifest, event, file = believed, None, None
     if event is not None:
         problems.append(Problem(kind="manifest", path=path, detail=event.detail))
     elif manifest.rebuilt:
         detail = "it was rebuilt from the stores; run `seglog repair` to accept it"
+        problems.append(Problem(kind="manifest", path=path, detail=detail))
+    elif file is not None and not file.sound and read_file(storage) == file:  # else a writer was writing it
+        detail = "a change is torn, or one of its copies damaged; the next opening for writing replaces it"
         problems.append(Problem(kind="manifest", path=path, detail=detail))
     return manifest
 
