@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST = 100_000
+NOW = 5000  # whole milliseconds, which are all that a batch has
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 
 
@@ -57,7 +58,7 @@ def target(data: bytes) -> None:
         batch[17:21] = struct.pack(">I", crc32c(bytes(batch[21:])))
     try:
         whole = memoryview(batch)
-        rows = decode(whole, head_of(whole), now=5, most=MOST)
+        rows = decode(whole, head_of(whole), now=NOW, most=MOST)
     except BadBatch:
         return
     with seglog.open(seglog.MemoryStorage()) as log:
@@ -66,5 +67,5 @@ def target(data: bytes) -> None:
         except InvalidArgument:  # the name of a header that is not UTF-8
             return
         found = [part for one in log.batches() for part in encode(one, 0)]
-        again = [decode(part, head_of(part), now=5, most=10**9) for part in found]
+        again = [decode(part, head_of(part), now=NOW, most=10**9) for part in found]
         assert [one.to_pylist() for one in again] == [rows.to_pylist()]
