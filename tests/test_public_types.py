@@ -34,6 +34,7 @@ INTERNAL = {
     "Description": "topic.json, for the package itself",
     "Role": "whether a log leads or is a copy, for the server and its clients",
     "OffsetRecord": "a record of the log of groups, for the layer of Kafka's protocol",
+    "Note": "what the layer of Kafka's protocol stores with an offset",
 }
 
 

@@ -232,6 +232,7 @@ def check_survivor(storage: Storage, standing: Standing, *, volatile: bool, mend
         again = content_of(log)
         expires = log.config.retention.bytes is not None  # the append above may have made its segments expire
         start = again.start if expires else found.start
+        assert start >= found.start
         kept = tuple(record for record in found.records if record.offset >= start)
         assert Content(start, kept, found.next_offset) == Content(
             again.start, again.records[:-1], again.next_offset - 1
