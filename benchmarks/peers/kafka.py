@@ -6,48 +6,29 @@ producer waits for acks=all, which on one node is that its record is written, no
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import re
 import shutil
 import subprocess
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.peers.tools import BENCHMARKS, LOOK_AGAIN_SECONDS, end, free_port, jars, server, skip
+from benchmarks.peers.kafka_server import KafkaProcess, kafka_process
+from benchmarks.peers.tools import BENCHMARKS, LOOK_AGAIN_SECONDS, end, jars, skip
 
-HEAP = "1g"
 PRODUCER = ("acks=all", "linger.ms=10", "batch.size=262144", "buffer.memory=134217728", "compression.type=none")
 CLEAN_SECONDS = 120.0
 WORDS = 150
 SEGMENT_MILLISECONDS = 3_600_000
 NEVER = 2**63 - 1
 
-SERVER = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-controller.listener.names=CONTROLLER
-log.dirs={directory}/logs
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+CLEANER = """\
 log.cleaner.threads=1
 log.cleaner.backoff.ms=100
 """
 LOGGING = """\
-status = error
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %p %c{1} %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
 logger.cleaner.name = org.apache.kafka.storage.internals.log
 logger.cleaner.level = info
 """
@@ -98,19 +79,11 @@ def _started(directory: Path, stack: contextlib.ExitStack) -> Kafka | None:
 @contextlib.contextmanager
 def _broker(directory: Path, found: Path) -> Iterator[Kafka]:
     directory.mkdir()
-    logging = directory / "log4j2.properties"
-    java = ["java", f"-Xms{HEAP}", f"-Xmx{HEAP}", f"-Dlog4j2.configurationFile={logging}", "-cp", f"{found}/*"]
-    port, settings, output = free_port(), directory / "server.properties", directory / "output"
-    settings.write_text(SERVER.format(port=port, controller=free_port(), directory=directory))
-    logging.write_text(LOGGING)
-    name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    formatting = [*java, "kafka.tools.StorageTool", "format", "-t", name, "-c", str(settings)]
-    subprocess.run(formatting, check=True, capture_output=True)
-    began = time.perf_counter()
-    with server([*java, "kafka.Kafka", str(settings)], port, output=output) as process:
-        start = time.perf_counter() - began
-        with _feeder(java, port, directory / "feeder") as feeder:
-            yield Kafka(java, f"127.0.0.1:{port}", feeder, output, process.pid, start)
+    with (
+        kafka_process(directory, found, properties=CLEANER, logging=LOGGING) as broker,
+        _feeder(broker.java, broker.port, directory / "feeder") as feeder,
+    ):
+        yield Kafka(broker, feeder)
 
 
 @contextlib.contextmanager
@@ -130,13 +103,16 @@ def _feeder(java: list[str], port: int, output: Path) -> Iterator[subprocess.Pop
 
 
 class Kafka:
-    """A broker that runs. java: the command for other programs of Kafka; start: seconds until it listened."""
+    """A broker that runs. java, start: see KafkaProcess."""
 
-    def __init__(
-        self, java: list[str], address: str, feeder: subprocess.Popen[str], output: Path, pid: int, start: float
-    ) -> None:
-        self.address, self.java, self.pid, self.start = address, java, pid, start
-        self._feeder, self._output = feeder, output
+    def __init__(self, broker: KafkaProcess, feeder: subprocess.Popen[str]) -> None:
+        self.address, self.java, self.pid, self.start = (
+            f"127.0.0.1:{broker.port}",
+            broker.java,
+            broker.pid,
+            broker.start,
+        )
+        self._feeder, self._output = feeder, broker.output
         self._seals = 0
 
     def _tell(self, *words: object) -> None:

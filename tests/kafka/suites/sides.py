@@ -5,53 +5,31 @@ Both have one node, four partitions for topics that are created because a client
 
 from __future__ import annotations
 
-import base64
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.peers.kafka_server import kafka_process
 from benchmarks.peers.tools import free_port, jars, server
 
 KAFKA, OURS = "Kafka 4.3.1", "seglog"
 SIDES = {"kafka": KAFKA, "seglog": OURS}
 PARTITIONS = 4
-HEAP = "1g"
 PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{advertised}
-controller.listener.names=CONTROLLER
-log.dirs={directory}/logs
 num.partitions={partitions}
 auto.create.topics.enable={creates}
-offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
 transaction.state.log.num.partitions=4
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.min.session.timeout.ms=100
 group.initial.rebalance.delay.ms=0
 log.retention.hours=-1
-"""
-LOGGING = """\
-status = error
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %p %c{1} %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
 """
 
 
@@ -99,25 +77,9 @@ def kafka_jars() -> Path:
 
 @contextmanager
 def _kafka(directory: Path, settings: Settings) -> Iterator[str]:
-    found, port = kafka_jars(), free_port()
-    given, logging = directory / "server.properties", directory / "log4j2.properties"
-    given.write_text(
-        PROPERTIES.format(
-            port=port,
-            advertised=settings.advertised or port,
-            controller=free_port(),
-            directory=directory,
-            partitions=PARTITIONS,
-            creates=str(settings.creates).lower(),
-        )
-    )
-    logging.write_text(LOGGING)
-    java = ["java", f"-Xmx{HEAP}", f"-Dlog4j2.configurationFile={logging}", "-cp", f"{found}/*"]
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    formatting = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(given)]
-    subprocess.run(formatting, check=True, capture_output=True)
-    with server([*java, "kafka.Kafka", str(given)], port, output=directory / "output"):
-        yield f"127.0.0.1:{port}"
+    properties = PROPERTIES.format(partitions=PARTITIONS, creates=str(settings.creates).lower())
+    with kafka_process(directory, kafka_jars(), properties=properties, advertised=settings.advertised) as broker:
+        yield f"127.0.0.1:{broker.port}"
 
 
 @contextmanager
