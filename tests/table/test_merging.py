@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from math import log2
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import polars
@@ -12,12 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import PartitionFieldSummary
 
 import seglog
 from seglog import LogConfig, Retention
 from seglog.cli import main
 from seglog.errors import StorageError
-from seglog.table import TableSync, merging, warehouse
+from seglog.table import TableSync, merging, snapshots, warehouse
 from seglog.table.describe import describe
 from seglog.table.merging import FEWEST, first_of
 from seglog.table.warehouse import Warehouse
@@ -158,3 +162,28 @@ def test_the_table_of_the_newest_records_is_merged_too(tmp_path: Path) -> None:
         assert rows(tables_at) == newest(log)
         assert len(files(tables_at, "log_latest")) <= FEWEST + 4
         assert len(stored(tables_at, "log")) == 150
+
+
+def test_manifests_are_evaluated_apart_though_pyiceberg_evaluates_several_at_a_time(shop: Shop) -> None:
+    shop.append(20)
+    shop.sync()
+    table = Warehouse(shop.warehouse).table("orders")
+    update = snapshots.rewritten(table.transaction(), {})
+    for file in warehouse.files_of(table):
+        update.delete_data_file(file.entry)
+    update._build_delete_files_partition_predicate()
+    evaluate = update._build_manifest_evaluator(table.spec().spec_id)
+    (manifest,) = table.current_snapshot().manifests(table.io)
+    bound = (99).to_bytes(4, "little")
+    field = PartitionFieldSummary.from_args(
+        contains_null=False, contains_nan=False, lower_bound=bound, upper_bound=bound
+    )
+    foreign = SimpleNamespace(partitions=[field])
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for one, matches in threads.map(lambda one: (one, evaluate(one)), [manifest, foreign] * 2000):
+                assert matches is (one is manifest)
+    finally:
+        sys.setswitchinterval(interval)

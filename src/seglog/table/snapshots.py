@@ -6,7 +6,10 @@ records, so ours are never repeated: they fail, and the next round finds what th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
@@ -21,6 +24,14 @@ class _Added(_MergeAppendFiles):
 class _Changed(_OverwriteFiles):
     def _refresh_for_retry(self) -> None:
         raise changed()
+
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        """Return an evaluator with a state of its own for each manifest: pyiceberg calls it in several threads.
+
+        Its own one keeps the manifest at hand in an attribute, so a file to delete may not be found (pyiceberg 0.12).
+        """
+        build = super()._build_manifest_evaluator
+        return lambda manifest: build(spec_id)(manifest)  # noqa: PLW0108 - one call would build one for all
 
 
 class _Rewritten(_Changed):
