@@ -441,6 +441,8 @@ def test_many_slow_uploads_and_slow_heads_take_no_more_memory_than_the_limits_sa
                 wire.send(piece)
             if number % 64 == 0:
                 assert http.post("/topics/default/records", content=b"small").status_code == 200
+        for wire in uploads:
+            wire.socket.settimeout(300)  # 4 GiB are appended first
         assert all(wire.answer()[0] == 200 for wire in uploads)
         taken = server.greatest_memory() - before
     # Bodies under way; of each connection what uvicorn and the kernel's reads hold; four uploads being committed.
