@@ -13,7 +13,8 @@ import pytest
 from tests.browser import started
 from tools.docs_site.pages import ROOT
 
-pytestmark = [pytest.mark.proof, pytest.mark.needs("chromium")]
+# in one process: each builds the site in the same place
+pytestmark = [pytest.mark.proof, pytest.mark.needs("chromium"), pytest.mark.xdist_group("site")]
 PAGES = ("index.html", "tutorial.html", "options.html", "cli.html", "architecture.html", "api/seglog.html")
 
 
