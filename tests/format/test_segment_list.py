@@ -1,4 +1,4 @@
-"""The segments of a manifest in blocks: they are a tuple to whoever reads them, and share what does not change."""
+"""The segments of a manifest in blocks: readers see a tuple, and successive manifests share what does not change."""
 
 from __future__ import annotations
 
