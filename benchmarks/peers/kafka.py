@@ -106,12 +106,8 @@ class Kafka:
     """A broker that runs. java, start: see KafkaProcess."""
 
     def __init__(self, broker: KafkaProcess, feeder: subprocess.Popen[str]) -> None:
-        self.address, self.java, self.pid, self.start = (
-            f"127.0.0.1:{broker.port}",
-            broker.java,
-            broker.pid,
-            broker.start,
-        )
+        self.address = f"127.0.0.1:{broker.port}"
+        self.java, self.pid, self.start = broker.java, broker.pid, broker.start
         self._feeder, self._output = feeder, broker.output
         self._seals = 0
 

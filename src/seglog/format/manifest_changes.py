@@ -127,7 +127,12 @@ def encode_change(file: ManifestFile, change: Change) -> bytes:
     """Return the line of a change of the file's state."""
     head = {"base": file.base, "after": _check_of(file.tail), "at": change.at, "gone": change.gone}
     body = b'{"change":%b,%b' % (_dumped(head), change.text)
-    return body + _CHECK + b'%016x"}\n' % xxh64_intdigest(body)
+    return body + _ending(body)
+
+
+def _ending(body: bytes) -> bytes:
+    """Return the end of a line: the check of what precedes it."""
+    return _CHECK + b'%016x"}\n' % xxh64_intdigest(body)
 
 
 def _dumped(values: dict[str, Any]) -> bytes:
@@ -179,7 +184,7 @@ def _lines(data: bytes) -> Iterator[bytes]:
 def _values(line: bytes) -> dict[str, Any] | None:
     """Return the values of a sound line of a change; None for any other bytes."""
     body = line[:-CHECK_BYTES]
-    if line[-CHECK_BYTES:] != _CHECK + b'%016x"}\n' % xxh64_intdigest(body):
+    if line[-CHECK_BYTES:] != _ending(body):
         return None
     try:
         values: dict[str, Any] = json.loads(line)

@@ -67,8 +67,13 @@ def _may_truncate(args: Args, lowest: int, end: int) -> bool:
     """Ask before records are dropped. OffsetOutOfRange."""
     if not lowest <= args.offset <= end:
         raise OffsetOutOfRange(args.offset, lowest, end + 1)
-    question = f"Delete offsets {args.offset} to {end - 1} of {args.log} permanently?"
-    if args.offset < end and not output.confirmed(question, yes=args.yes):
+    return _may_lose(args, args.offset, end)
+
+
+def _may_lose(args: Args, start: int, stop: int) -> bool:
+    """Ask before the records from start up to stop are deleted."""
+    question = f"Delete offsets {start} to {stop - 1} of {args.log} permanently?"
+    if start < stop and not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return False
     return True
@@ -111,11 +116,7 @@ def _may_delete(args: Args, lowest: int, end: int) -> bool:
     """Ask before records are deleted. OffsetOutOfRange."""
     if not 0 <= args.offset <= end:
         raise OffsetOutOfRange(args.offset, lowest, end + 1)
-    question = f"Delete offsets {lowest} to {args.offset - 1} of {args.log} permanently?"
-    if args.offset > lowest and not output.confirmed(question, yes=args.yes):
-        output.note("nothing was changed")
-        return False
-    return True
+    return _may_lose(args, lowest, args.offset)
 
 
 def _deleted(args: Args, before: int, lowest: int) -> int:

@@ -23,12 +23,11 @@ from seglog.kafka import codes
 from seglog.kafka.faults import FencedInstance, FencedMember, GroupFull, UnreleasedInstance
 from seglog.kafka.groups.consumer_member import JOIN, LEAVE_FOR_NOW, Answer, Beat, ConsumerMember, size_of
 from seglog.kafka.groups.range_assignment import assign_ranges
-from seglog.kafka.groups.room import Room
+from seglog.kafka.groups.room import MOST_MEMBERS, Room
 from seglog.topic.groups.assignment import assign
 from seglog.topic.groups.state import Crew, Enrolled
 from seglog.topic.layout.places import Partition
 
-MOST_MEMBERS = 1000
 SESSION_SECONDS = 45.0
 STEADY_SECONDS = 3.0
 """Between the heartbeats of a member."""

@@ -20,9 +20,8 @@ from functools import partial
 
 from seglog.kafka import codes
 from seglog.kafka.groups.member import Joined, Member, Synced, Wish
-from seglog.kafka.groups.room import Room
+from seglog.kafka.groups.room import MOST_MEMBERS, Room
 
-MOST_MEMBERS = 1000
 SHOWN_CHARACTERS = 100  # of a client's name in the id of its member
 FIRST_SECONDS = 0.05
 """How long an empty group waits for more members before its first generation."""

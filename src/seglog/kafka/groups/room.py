@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+MOST_MEMBERS = 1000
+"""Of one group."""
+
 
 class Room:
     """A total with a limit. most: bytes that all members may hold; held: what they hold now."""

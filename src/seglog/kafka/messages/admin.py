@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.kafka.messages.shared import ERROR, MESSAGE, THROTTLE, UNKNOWN_RIGHTS, rows
+from seglog.kafka.messages.shared import ERROR, MESSAGE, THROTTLE, UNKNOWN_RIGHTS, rows, topics
 from seglog.kafka.wire.schema import BOOL, INT8, INT16, INT32, INT64, NULLABLE_STRING, STRING, Api, Array, Field, Struct
 
 CREATE_TOPICS = Api(
@@ -39,24 +39,12 @@ DELETE_RECORDS = Api(
     "DeleteRecords",
     range(2),
     Struct(
-        Field(
-            "topics",
-            rows(
-                Field("name", STRING),
-                Field("partitions", rows(Field("partition_index", INT32), Field("offset", INT64))),
-            ),
-        ),
+        topics(Field("partition_index", INT32), Field("offset", INT64)),
         Field("timeout_ms", INT32),
     ),
     Struct(
         THROTTLE,
-        Field(
-            "topics",
-            rows(
-                Field("name", STRING),
-                Field("partitions", rows(Field("partition_index", INT32), Field("low_watermark", INT64), ERROR)),
-            ),
-        ),
+        topics(Field("partition_index", INT32), Field("low_watermark", INT64), ERROR),
     ),
 )
 
@@ -206,20 +194,11 @@ DESCRIBE_LOG_DIRS = Api(
             rows(
                 ERROR,
                 Field("log_dir", STRING),
-                Field(
-                    "topics",
-                    rows(
-                        Field("name", STRING),
-                        Field(
-                            "partitions",
-                            rows(
-                                Field("partition_index", INT32),
-                                Field("partition_size", INT64),
-                                Field("offset_lag", INT64),
-                                Field("is_future_key", BOOL, default=False),
-                            ),
-                        ),
-                    ),
+                topics(
+                    Field("partition_index", INT32),
+                    Field("partition_size", INT64),
+                    Field("offset_lag", INT64),
+                    Field("is_future_key", BOOL, default=False),
                 ),
                 Field("total_bytes", INT64, since=4, default=-1),
                 Field("usable_bytes", INT64, since=4, default=-1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.kafka.messages.shared import ERROR, THROTTLE, UNKNOWN_RIGHTS, rows, throttle
+from seglog.kafka.messages.shared import ERROR, THROTTLE, UNKNOWN_RIGHTS, rows, throttle, topics
 from seglog.kafka.wire.schema import (
     BOOL,
     INT8,
@@ -194,38 +194,20 @@ LIST_OFFSETS = Api(
     Struct(
         Field("replica_id", INT32),
         Field("isolation_level", INT8, since=2, default=0),
-        Field(
-            "topics",
-            rows(
-                Field("name", STRING),
-                Field(
-                    "partitions",
-                    rows(
-                        Field("partition_index", INT32),
-                        Field("current_leader_epoch", INT32, since=4, default=-1),
-                        Field("timestamp", INT64),
-                    ),
-                ),
-            ),
+        topics(
+            Field("partition_index", INT32),
+            Field("current_leader_epoch", INT32, since=4, default=-1),
+            Field("timestamp", INT64),
         ),
     ),
     Struct(
         throttle(2),
-        Field(
-            "topics",
-            rows(
-                Field("name", STRING),
-                Field(
-                    "partitions",
-                    rows(
-                        Field("partition_index", INT32),
-                        ERROR,
-                        Field("timestamp", INT64, default=-1),
-                        Field("offset", INT64, default=-1),
-                        Field("leader_epoch", INT32, since=4, default=-1),
-                    ),
-                ),
-            ),
+        topics(
+            Field("partition_index", INT32),
+            ERROR,
+            Field("timestamp", INT64, default=-1),
+            Field("offset", INT64, default=-1),
+            Field("leader_epoch", INT32, since=4, default=-1),
         ),
     ),
     flexible_since=6,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.kafka.messages.shared import ERROR, THROTTLE, UNKNOWN_RIGHTS, rows, throttle
+from seglog.kafka.messages.shared import ERROR, THROTTLE, UNKNOWN_RIGHTS, rows, throttle, topics
 from seglog.kafka.wire.schema import (
     BOOL,
     BYTES,
@@ -311,11 +311,11 @@ OFFSET_DELETE = Api(
     range(1),
     Struct(
         Field("group_id", STRING),
-        Field("topics", rows(Field("name", STRING), Field("partitions", rows(Field("partition_index", INT32))))),
+        topics(Field("partition_index", INT32)),
     ),
     Struct(
         ERROR,
         THROTTLE,
-        Field("topics", rows(Field("name", STRING), Field("partitions", rows(Field("partition_index", INT32), ERROR)))),
+        topics(Field("partition_index", INT32), ERROR),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.kafka.messages.shared import ERROR, THROTTLE, rows
+from seglog.kafka.messages.shared import ERROR, THROTTLE, rows, topics
 from seglog.kafka.wire.schema import (
     BOOL,
     INT16,
@@ -65,25 +65,16 @@ TXN_OFFSET_COMMIT = Api(
         Field("generation_id", INT32, since=3, default=-1),
         Field("member_id", STRING, since=3, default=""),
         Field("group_instance_id", NULLABLE_STRING, since=3, default=None),
-        Field(
-            "topics",
-            rows(
-                Field("name", STRING),
-                Field(
-                    "partitions",
-                    rows(
-                        Field("partition_index", INT32),
-                        Field("committed_offset", INT64),
-                        Field("committed_leader_epoch", INT32, since=2, default=-1),
-                        Field("committed_metadata", NULLABLE_STRING),
-                    ),
-                ),
-            ),
+        topics(
+            Field("partition_index", INT32),
+            Field("committed_offset", INT64),
+            Field("committed_leader_epoch", INT32, since=2, default=-1),
+            Field("committed_metadata", NULLABLE_STRING),
         ),
     ),
     Struct(
         THROTTLE,
-        Field("topics", rows(Field("name", STRING), Field("partitions", rows(Field("partition_index", INT32), ERROR)))),
+        topics(Field("partition_index", INT32), ERROR),
     ),
     flexible_since=3,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +15,7 @@ from seglog.kafka.producers.registry import Producers
 from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
 from seglog.topic.layout.names import is_name
+from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
     from seglog.kafka.settings import KafkaSettings
@@ -136,6 +137,14 @@ class Call:
                 for one in self.values["topics"]
             ]
         }
+
+
+def by_topic(places: Iterable[Partition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions, by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, number in places:
+        found.setdefault(topic, []).append(number)
+    return found
 
 
 def log_of(topic: Topic, partition: int) -> Log:

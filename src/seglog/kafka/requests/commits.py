@@ -8,7 +8,7 @@ from functools import partial
 from seglog.config import MAX_OFFSET
 from seglog.errors import GroupConflict, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.call import Call, Values, by_topic
 from seglog.kafka.requests.epochs import shown_epoch
 from seglog.kafka.requests.groups import admitted, member_refusal, topic_id
 from seglog.topic.groups.records import Note, OffsetRecord
@@ -35,7 +35,10 @@ async def offset_commit(call: Call) -> Values:
 
 
 def commit_answer(topics: list[Values], found: Mapping[Partition, int], otherwise: int = codes.NONE) -> Values:
-    """Return the response to a commit of offsets. found: a code for each partition; otherwise: for those without."""
+    """Return the response to a commit or a deletion of offsets.
+
+    found: a code for each partition; otherwise: for those without.
+    """
     return {
         "topics": [
             {
@@ -131,10 +134,7 @@ async def _committed(call: Call, asked: Values) -> Values:
 
 def _all_of(call: Call, found: Iterable[Partition]) -> list[Values]:
     """Return all topics of commits that the sender may know, and that have an id if the response needs it."""
-    numbers: dict[str, list[int]] = {}
-    for topic, number in found:
-        if call.caller.may("read", topic):
-            numbers.setdefault(topic, []).append(number)
+    numbers = by_topic(place for place in found if call.caller.may("read", place[0]))
     ids = {name: topic_id(call, name) for name in numbers}
     return [
         {"name": name, "topic_id": ids[name], "partition_indexes": those}

@@ -15,7 +15,7 @@ from seglog.kafka import codes
 from seglog.kafka.faults import BadRegex, UnsupportedAssignor
 from seglog.kafka.groups.consumer_group import ASSIGNORS, ConsumerGroup, Found
 from seglog.kafka.groups.consumer_member import JOIN, LEAVE, LEAVE_FOR_NOW, Answer, Beat, ConsumerMember
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.call import Call, Values, by_topic
 from seglog.kafka.requests.groups import admitted
 from seglog.kafka.topic_ids import uuid_of
 
@@ -159,7 +159,7 @@ def _matching(call: Call, regex: str) -> list[str]:
 def _answer(answer: Answer) -> Values:
     assignment = None
     if answer.assignment is not None:
-        topics = _by_topic(answer.assignment)
+        topics = by_topic(answer.assignment)
         shown = [{"topic_id": topic, "partitions": numbers} for topic, numbers in topics.items()]
         assignment = {"topic_partitions": shown}
     return {
@@ -168,13 +168,6 @@ def _answer(answer: Answer) -> Values:
         "heartbeat_interval_ms": int(answer.interval * 1000),
         "assignment": assignment,
     }
-
-
-def _by_topic(places: Iterable[Partition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in places:
-        topics.setdefault(topic, []).append(number)
-    return topics
 
 
 async def consumer_group_describe(call: Call) -> Values:
@@ -219,7 +212,7 @@ def _shown(call: Call, group: ConsumerGroup, places: Iterable[Partition]) -> Val
     return {
         "topic_partitions": [
             {"topic_id": topic, "topic_name": names[topic], "partitions": numbers}
-            for topic, numbers in _by_topic(places).items()
+            for topic, numbers in by_topic(places).items()
             if topic in names
         ]
     }

@@ -8,6 +8,7 @@ from seglog.errors import GroupConflict, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group
 from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.commits import commit_answer
 from seglog.kafka.requests.groups import CONSUMER, admitted
 from seglog.kafka.wire.buffers import Malformed, Reader
 from seglog.topic.layout.places import Partition
@@ -38,22 +39,7 @@ async def offset_delete(call: Call) -> Values:
         return {"error_code": codes.NON_EMPTY_GROUP, "topics": []}
     except SeglogError as error:
         return {"error_code": codes.code_of(error), "topics": []}
-    return {
-        "error_code": codes.NONE,
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {
-                        "partition_index": one["partition_index"],
-                        "error_code": found[topic["name"], one["partition_index"]],
-                    }
-                    for one in topic["partitions"]
-                ],
-            }
-            for topic in call.values["topics"]
-        ],
-    }
+    return {"error_code": codes.NONE, **commit_answer(call.values["topics"], found)}
 
 
 async def _refusal(call: Call, topic: str, partition: int, read_now: frozenset[str]) -> int:

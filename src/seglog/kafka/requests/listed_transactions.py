@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from seglog.kafka import codes
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.call import Call, Values, by_topic
 from seglog.kafka.transactions.state import State, Transactional
 
 SHOWN = {
@@ -54,12 +52,7 @@ def _described(name: str, one: Transactional | None) -> Values:
         "transaction_start_time_ms": one.used_at // 1000 if one.state is State.OPEN else NOT_STARTED,
         "producer_id": one.producer_id,
         "producer_epoch": one.epoch,
-        "topics": _by_topic(one.partitions),
+        "topics": [
+            {"topic": topic, "partitions": numbers} for topic, numbers in by_topic(sorted(one.partitions)).items()
+        ],
     }
-
-
-def _by_topic(partitions: Iterable[tuple[str, int]]) -> list[Values]:
-    found: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        found.setdefault(topic, []).append(number)
-    return [{"topic": topic, "partitions": numbers} for topic, numbers in found.items()]

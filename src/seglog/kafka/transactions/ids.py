@@ -9,6 +9,7 @@ from seglog.errors import Busy
 from seglog.kafka.faults import NotOwner, UnknownProducer
 from seglog.kafka.producers.registry import new_producer
 from seglog.kafka.transactions.state import State, Transactional
+from seglog.server.rights.access import EVERY
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 MOST_IDS = 10_000
 EXPIRY_SECONDS = 7 * 24 * 3600.0
-EVERY = "*"
 
 
 class Ids:
@@ -35,10 +35,6 @@ class Ids:
 
     def __iter__(self) -> Iterator[Transactional]:
         return iter(self._known.values())
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        return len(self._known)
 
     def get(self, name: str) -> Transactional | None:
         """Return an id, None if it is not known."""

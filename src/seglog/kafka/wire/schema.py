@@ -76,8 +76,20 @@ def _write_length(target: Writer, form: Form, size: int, length: int) -> None:
         target.number(size, length)
 
 
+class _MayBeNull:
+    """A type that may be None, from a version on."""
+
+    __slots__ = ()
+    nullable: bool
+    nullable_since: int
+
+    def may_be_null(self, form: Form) -> bool:
+        """Whether a version allows None."""
+        return self.nullable and form.version >= self.nullable_since
+
+
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(_MayBeNull):
     """A string in UTF-8; with `nullable`, or None. nullable_since: the first version in which it may be None."""
 
     nullable: bool = False
@@ -101,10 +113,6 @@ class Text:
         data = value.encode()
         _write_length(target, form, 2, len(data))
         target.data(data)
-
-    def may_be_null(self, form: Form) -> bool:
-        """Whether a version allows None."""
-        return self.nullable and form.version >= self.nullable_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +158,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Array:
+class Array(_MayBeNull):
     """Values of one type; with `nullable`, or None. nullable_since: the first version in which it may be None."""
 
     of: Kind
@@ -181,10 +189,6 @@ class Array:
         _write_length(target, form, 4, len(value))
         for one in value:
             self.of.write(target, one, form)
-
-    def may_be_null(self, form: Form) -> bool:
-        """Whether a version allows None."""
-        return self.nullable and form.version >= self.nullable_since
 
 
 def _check_null(nullable: bool) -> None:
