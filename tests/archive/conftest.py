@@ -59,7 +59,7 @@ def s3() -> Iterator[str]:
     pytest.importorskip("moto")
     port = free_port()
     address = f"http://127.0.0.1:{port}"
-    with served([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], address, "test"):
+    with served([sys.executable, "-m", "tests.moto_server", str(port)], address, "test"):
         until(lambda: _make_bucket(address))
         yield address
 

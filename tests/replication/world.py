@@ -44,7 +44,7 @@ class ObjectServer:
             self._command = [program, "--port", f"127.0.0.1:{self.port}", "--access", "test", "--secret", "secret"]
             self._command += ["posix", str(root)]
         else:
-            self._command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+            self._command = [sys.executable, "-m", "tests.moto_server", str(self.port)]
         self.start()
         if not self.survives:
             self._until(self._has_made_bucket)
