@@ -1,0 +1,113 @@
+"""What docs/table.md shows of Spark, of functions that decode values and of retention works as it stands.
+
+tests/test_docs.py runs the page's other examples, which need neither a session nor names from a reader's program.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow.dataset import dataset
+
+import seglog
+from seglog import LogConfig, Retention
+from seglog.topic import Topic
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+PAGE = (Path(__file__).parents[2] / "docs" / "table.md").read_text()
+BLOCKS = re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL)
+PLACES = re.compile(r'"(shop|visits|warehouse|checkpoints|large)\b')
+SMALL = LogConfig(segment_bytes=4096)
+ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+
+
+def run(marker: str, directory: Path, **names: Any) -> None:
+    """Run the page's one block that contains the marker in a directory, with these names.
+
+    Its paths are made absolute, because the JVM of the session has a current directory of its own.
+    """
+    (block,) = [block for block in BLOCKS if marker in block]
+    exec(PLACES.sub(rf'"{directory}/\1', block), {"seglog": seglog, **names})  # noqa: S102 - an example of our own
+
+
+def fill(topic: Topic, value: bytes) -> None:
+    """Append until there are sealed segments, which alone the examples put into tables."""
+    topic.append_batch(pa.table({"value": [value] * 1000}))
+    topic.sync()
+
+
+def rows(table: Path) -> pa.Table:
+    """Read the rows of a table, as an engine that knows Parquet alone."""
+    return dataset([str(file) for file in (table / "data").iterdir() if file.suffix == ".parquet"]).to_table()
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Topic]:
+    """A topic `shop/orders` with two records in the table `warehouse/orders`."""
+    pytest.importorskip("pyiceberg")
+    with Topic.create(tmp_path / "shop" / "orders", partitions=2, config=SMALL) as topic:
+        topic.append(b"hello", key=b"k1")
+        topic.append(b"world", key=b"k2")
+        topic.sync()
+        seglog.table.sync(topic.path, tmp_path / "warehouse", active=True)
+        yield topic
+
+
+def test_every_block_of_the_page_is_run_by_one_of_these_tests():
+    markers = ("spark.sql", "table_stream", "fastavro", "LogConfig")
+    assert len(BLOCKS) == len(markers)
+    assert all(sum(marker in block for block in BLOCKS) == 1 for marker in markers)
+
+
+@pytest.mark.spark
+def test_sql_reads_a_table_and_the_log_after_it(spark: SparkSession, orders: Topic, tmp_path: Path):
+    orders.append(b"later")
+    orders.sync()
+    run("spark.sql", tmp_path, spark=spark)
+    assert spark.sql("SELECT count(*) FROM orders").first()[0] == 3
+    spark.catalog.dropTempView("orders")
+
+
+@pytest.mark.spark
+def test_a_stream_reads_the_table_and_then_the_log(spark: SparkSession, orders: Topic, tmp_path: Path):
+    run("table_stream", tmp_path, spark=spark)
+    (query,) = spark.streams.active
+    try:
+        query.processAllAvailable()
+        orders.append(b"later")
+        orders.sync()
+        until(lambda: spark.read.parquet(str(tmp_path / "large")).count() == 3, 120)
+    finally:
+        query.stop()
+
+
+def test_functions_decode_avro_and_protobuf(orders: Topic, tmp_path: Path):
+    fastavro = pytest.importorskip("fastavro")
+    visit = pytest.importorskip("google.protobuf.struct_pb2").Struct
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, ORDER, {"id": 7})
+    fill(orders, data.getvalue())
+    with Topic.create(tmp_path / "shop" / "visits", partitions=1, config=SMALL) as visits:
+        message = visit()
+        message.update({"page": "home"})
+        fill(visits, message.SerializeToString())
+    schema = pa.schema([("page", pa.string())])
+    run("fastavro", tmp_path, avro_schema=ORDER, Visit=visit, visit_schema=schema)
+    assert rows(tmp_path / "warehouse" / "orders").column("id").to_pylist().count(7) > 0
+    assert rows(tmp_path / "warehouse" / "visits").column("page").to_pylist().count("home") > 0
+
+
+def test_the_log_of_the_last_block_waits_for_its_tables(tmp_path: Path):
+    run("LogConfig", tmp_path, LogConfig=LogConfig, Retention=Retention)
+    with seglog.open(tmp_path / "visits") as log:
+        assert log.config.retention == Retention(age=3600, after="table")
