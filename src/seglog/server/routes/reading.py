@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +31,7 @@ from seglog.server.routes.record import KEY_ABOUT, shown_answer, value_answer, w
 from seglog.topic.partitioner import partition_of
 
 OFFSET = integer("offset", "A record's offset.", least=0).in_path()
+MAPPED_BATCHES = 4  # of about 8 MiB: what a search has mapped counts as the server's memory
 RECORD_COST = 128  # bytes that a record counts beside those of its key and value: a million empty ones are large too
 KEY = data("key", "A key, any bytes, percent-encoded.", required=True)
 
@@ -82,7 +85,7 @@ def _records_of(log: Log, end: int, key: bytes, most: int, limit: int, shown: in
     Reads the whole partition.
     """
     offsets: list[int] = []
-    for batch in log.batches(stop=end):  # views into the store: values are not copied
+    for batch in all_batches(log, end):
         keys = batch.column("key").cast(pa.binary())
         hits = batch.column("offset").filter(pc.equal(keys, pa.scalar(key, pa.binary())))
         offsets = [*offsets, *hits.to_pylist()][-most:]
@@ -95,6 +98,20 @@ def _records_of(log: Log, end: int, key: bytes, most: int, limit: int, shown: in
                 break
             records.append(record)
     return records[::-1]
+
+
+def all_batches(log: Log, end: int) -> Iterator[pa.RecordBatch]:
+    """Yield the records before `end` as views into the store, of which little is mapped at a time.
+
+    Keep no batch: the memory of all of them is the whole store.
+    """
+    view = log.view()  # keeps the files
+    start, more = view.lowest_offset, True
+    while more:
+        more = False
+        for batch in islice(view.batches(start, min(end, view.next_offset)), MAPPED_BATCHES):
+            yield batch
+            start, more = batch.column("offset")[-1].as_py() + 1, True
 
 
 OPERATIONS = (
