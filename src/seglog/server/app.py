@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from starlette.routing import Route, Router
+from starlette.routing import Route
 
 from seglog.errors import TopicNotFound
 from seglog.server.api.operations import PROTECTING, Endpoint, Operation
+from seglog.server.api.paths import Paths
 from seglog.server.problems import HttpProblem, problem
 from seglog.server.rights.access import Access
 from seglog.server.rights.guard import Guard
@@ -140,7 +141,7 @@ def app_of(services: Services) -> ASGIApp:
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [Route(path, endpoint=Endpoint(operations, services)) for path, operations in by_path.items()]
-    return Router(routes, redirect_slashes=False, default=_nothing_here)
+    return Paths(routes, default=_nothing_here)
 
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:

@@ -51,6 +51,9 @@ def watched(send: Send, claim: Claim, seconds: float = STALL_SECONDS) -> Send:
     """Return a `send` that raises SlowReader if the client stalls for `seconds` while others need its memory."""
 
     async def sending(message: Any) -> None:
+        if not claim.size:  # so there is nothing that others could need
+            await send(message)
+            return
         while True:
             try:
                 async with asyncio.timeout(seconds):
