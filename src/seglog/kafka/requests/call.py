@@ -39,7 +39,7 @@ class Parts:
     topic_ids: TopicIds
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Sender:
     """The client at the other end of a connection.
 

@@ -1,0 +1,110 @@
+"""Read what a consumer of one partition fetches next while it works on what it has.
+
+A client asks for more of a partition when it has nothing left of it, and then waits until it is read. So the next
+response is prepared while the last one is sent: one for each connection, and not for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from seglog.errors import SeglogError
+from seglog.kafka.requests.partition_reads import COPIES, Found, Wanted, bounds_of, read_all, size_of
+from seglog.server.runtime.memory import Claim
+
+if TYPE_CHECKING:
+    from seglog.kafka.requests.call import Call, Sender
+    from seglog.log.log import Log
+
+SECONDS = 0.5  # that it waits for its request
+SHARE = 2  # a part of the memory of answers that stays for requests that have come
+
+
+@dataclass(slots=True, eq=False)
+class ReadAhead:
+    """What is read for the next request of a client.
+
+    Attributes:
+        wanted: The partition that it will probably ask for.
+        most: How many bytes.
+        epoch: Of the log before it was read.
+        task: Reads.
+        claim: Memory.
+        timer: Drops it.
+    """
+
+    wanted: Wanted
+    most: int
+    epoch: int
+    task: asyncio.Task[list[Found]]
+    claim: Claim
+    timer: asyncio.TimerHandle | None = None
+
+    def drop(self, sender: Sender) -> None:
+        """Forget it, and release its memory when the thread has ended."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if _AHEAD.get(sender) is self:
+            del _AHEAD[sender]
+        self.task.add_done_callback(self._dropped)
+
+    def _dropped(self, task: asyncio.Task[list[Found]]) -> None:
+        self.claim.close()
+        if not task.cancelled():
+            task.exception()  # no request waits for it
+
+
+_AHEAD: WeakKeyDictionary[Sender, ReadAhead] = WeakKeyDictionary()  # what is read for each client
+
+
+def read_ahead(call: Call, wanted: list[Wanted], read: list[Found], most: int) -> None:
+    """Begin to read what follows, if it is one partition that has a whole response more, and there is memory."""
+    if len(wanted) != 1 or wanted[0].log is None or not read[0].values["records"]:
+        return
+    one, log = wanted[0]._replace(start=read[0].next_offset), wanted[0].log
+    available, memory = size_of(one).available, call.services.memory
+    room = memory.share("answers") // SHARE - memory.held["answers"]
+    if available < min(one.size, most) or COPIES * available > room:
+        return
+    claim = Claim(memory, "answers")
+    try:
+        epoch = _epoch_of(log)
+        claim.resize(COPIES * available)
+    except SeglogError:  # no memory, or the log was closed meanwhile
+        return
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(call.services.reads.run(partial(read_all, [one], most)))
+    _AHEAD[call.sender] = ahead = ReadAhead(one, most, epoch, task, claim)
+    ahead.timer = loop.call_later(SECONDS, ahead.drop, call.sender)
+
+
+async def take_ahead(call: Call, wanted: list[Wanted], most: int) -> list[Found] | None:
+    """Return what was read for this request, None if nothing was or if it is not certain to be right."""
+    ahead = _AHEAD.get(call.sender)
+    if ahead is None:
+        return None
+    log = ahead.wanted.log
+    assert log is not None  # noqa: S101 - `read_ahead` has checked it
+    if wanted != [ahead.wanted] or most != ahead.most:
+        ahead.drop(call.sender)
+        return None
+    call.held.callback(ahead.drop, call.sender)  # its memory is held until the response is sent
+    del _AHEAD[call.sender]
+    if ahead.timer is not None:
+        ahead.timer.cancel()
+    try:
+        [found] = await asyncio.shield(ahead.task)
+        if found.values.get("error_code") or _epoch_of(log) != ahead.epoch:
+            return None
+        return [found._replace(values={**found.values, **bounds_of(log)})]
+    except SeglogError:  # the error comes again when it is read now
+        return None
+
+
+def _epoch_of(log: Log) -> int:
+    """Return a number that changes whenever records of the log may have been replaced."""
+    return log.view().manifest.epoch
