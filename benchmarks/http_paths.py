@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -46,23 +46,26 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
         client = stack.enter_context(Client(url))
         log = stack.enter_context(seglog.open(directory / "log"))
         topic = client.create_topic("one")
-        others: dict[str, Callable[[], object]] = {}
+        others: dict[str, Side] = {}
         for path in PATHS:
             port = stack.enter_context(_light(path, directory / path))
-            others[TITLES[path]] = stack.enter_context(_calls(port, _frame() if path == "frame" else _request("/")))
-        others["seglog.client.Client"] = lambda: topic.append(VALUE)
-        others["Log.append in the process"] = lambda: log.append(VALUE)
-        ours = stack.enter_context(_calls(int(url.rpartition(":")[2]), _request("/topics/one/records")))
-        yield from _compared(ours, others, calls, scale.repeats)
+            others[TITLES[path]] = _on_wire(port, _frame() if path == "frame" else _request("/"), calls)
+        others["seglog.client.Client"] = _timed(lambda: topic.append(VALUE), calls)
+        others["Log.append in the process"] = _timed(lambda: log.append(VALUE), calls)
+        ours = _on_wire(int(url.rpartition(":")[2]), _request("/topics/one/records"), calls)
+        mine, *theirs = in_rounds([ours, *others.values()], repeats=scale.repeats)
+        for name, taken in zip(others, theirs, strict=True):
+            yield Figure(name="one append over HTTP", against=name, ours=mine, other=taken, work=calls, unit="call")
 
 
-def _compared(
-    ours: Callable[[], object], others: Mapping[str, Callable[[], object]], calls: int, repeats: int
-) -> Iterator[Figure]:
-    sides = [_timed(call, calls) for call in (ours, *others.values())]
-    mine, *theirs = in_rounds(sides, repeats=repeats)
-    for name, taken in zip(others, theirs, strict=True):
-        yield Figure(name="one append over HTTP", against=name, ours=mine, other=taken, work=calls, unit="call")
+def _on_wire(port: int, request: bytes, calls: int) -> Side:
+    """Return a side that sends the request on a connection of its own: servers close those that are idle."""
+
+    def side() -> float:
+        with _calls(port, request) as call:
+            return _timed(call, calls)()
+
+    return side
 
 
 def _timed(call: Callable[[], object], calls: int) -> Side:
