@@ -22,6 +22,7 @@ from benchmarks import (
     archive_spark,
     batch_append,
     beside_kafka,
+    block_compression,
     coldstart,
     compaction,
     group_commit,
@@ -75,6 +76,7 @@ BENCHMARKS: dict[str, Callable[[Path, Scale], Iterator[Figure]]] = {
     "spark": spark_io.figures,
     "table": table_io.figures,
     "table-choices": table_choices.figures,
+    "block-compression": block_compression.figures,
     "laminarmq": against_laminarmq.figures,
     "spark-kafka": beside_kafka.spark_figures,
 }

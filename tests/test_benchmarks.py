@@ -6,9 +6,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from benchmarks import growth, page
+from benchmarks import block_compression, growth, page
 from benchmarks.__main__ import BENCHMARKS, tell
+from benchmarks.block_compression import BLOCK_HEAD_BYTES, CODECS, Blocks, Stored, decoded, point
 from benchmarks.history import Kept, Run, alike, keep, latest, read_history, regressions, run_of
 from benchmarks.limits import Limit
 from benchmarks.peers import peers, tools
@@ -257,6 +260,40 @@ def test_logs_of_all_sizes_are_made_and_measured(tmp_path):
         for change in (growth._rolls, growth._publishes, growth._expiries):
             assert change(log) > 0
         assert {problem.kind for problem in log.verify().problems} == {"index"}, "there are none, and none is needed"
+
+
+# --- compression by blocks --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(tmp_path):
+    rows = pa.table({"key": [b"key"] * 300, "value": [b"value %d" % number for number in range(300)]})
+    return Stored.of(tmp_path / "log", rows)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [64, 1000, 4096, 2**20])
+def test_records_are_read_from_compressed_blocks_wherever_those_begin(stored, codec, size):
+    blocks = Blocks(stored.data, codec, size)
+    room, origin = blocks.span(0, stored.data.size)
+    assert (origin, room.tobytes()) == (0, stored.data.tobytes())
+    assert decoded(stored, blocks.span, (100, 300)) == decoded(stored, stored.plain, (0, 200)) == 200
+    for number in (0, 123, 299):
+        assert point(stored, blocks.span, number)[0].value == b"value %d" % number
+
+
+def test_larger_blocks_get_smaller_and_random_ones_stay_as_they_are(stored):
+    sizes = [Blocks(stored.data, "zstd-1", size).stored_bytes for size in (256, 4096, 2**20)]
+    assert sizes == sorted(sizes, reverse=True)
+    random = np.frombuffer(os.urandom(10_000), np.uint8)
+    assert Blocks(random, "zstd-1", 4096).stored_bytes == 10_000 + 3 * BLOCK_HEAD_BYTES
+
+
+@pytest.mark.parametrize("name", block_compression.DATA)
+def test_real_records_have_about_the_size_that_was_asked_for(name):
+    rows = block_compression.DATA[name](10_000_000)
+    assert 9_000_000 < rows.nbytes + 32 * rows.num_rows < 11_000_000
+    assert min(map(len, rows["value"].slice(0, 10).to_pylist())) > 100
 
 
 # --- timing ---------------------------------------------------------------------------------------------------------
