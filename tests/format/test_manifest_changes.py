@@ -188,7 +188,9 @@ def test_only_segments_that_come_and_go_are_changes_that_may_follow() -> None:
 # --- damage -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    "step", [37, pytest.param(3, marks=pytest.mark.proof), pytest.param(1, marks=pytest.mark.deep)]
+)  # 3: two or three bits of every byte
 def test_no_flipped_bit_loses_a_change_without_a_word(step: int) -> None:
     """In the base it is damage; in a change the other copy is read, and the file is not sound."""
     for bit in range(0, len(DATA) * 8, step):
