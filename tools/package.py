@@ -32,6 +32,17 @@ from pyiceberg.catalog.sql import SqlCatalog
 table = SqlCatalog("seglog", uri="sqlite:///warehouse/catalog.db").load_table("seglog.orders")
 assert table.scan().to_arrow().num_rows > 0
 """
+LIBRARIES = """
+import numpy, xxhash
+from seglog.kernels import native
+def xxh64():
+    pass
+xxh64.__module__ = "seglog.kernels.checksum"
+data = numpy.random.default_rng(1).integers(0, 256, 4096, numpy.uint8)
+for level in native.levels() if any(native.DIRECTORY.glob("*.so")) else []:
+    hashed = native.Library(native.path_of(level)).function(xxh64)
+    assert hashed(data, 0, data.size, numpy.uint64(5)) == xxhash.xxh64_intdigest(data, 5), level
+"""
 SPARK = """
 from pyspark.sql import SparkSession
 import seglog.spark
@@ -126,7 +137,8 @@ class Environment:
 
 
 def try_base(environment: Environment, _: Environment) -> None:
-    """Run the README's Python and commands."""
+    """Run the README's Python and commands, and a kernel of each library that this processor can run."""
+    environment.python(LIBRARIES)
     environment.python("\n".join(readme.PYTHON))
     environment.run("bash", "-c", "\n".join(["set -e", *readme.COMMANDS]))
 

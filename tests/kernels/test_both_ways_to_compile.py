@@ -16,7 +16,7 @@ from xxhash import xxh64_intdigest
 
 import seglog
 from seglog.kernels import native
-from seglog.kernels.aot import LINKERS, compile_levels, levels_of_machine
+from seglog.kernels.aot import LINKERS
 from seglog.kernels.checksum import xxh64, xxh64_rows
 from seglog.kernels.scan import scan_store
 from tests import tools
@@ -166,23 +166,29 @@ def test_without_compiled_kernels_and_numba_the_error_says_what_to_install() -> 
     assert error.startswith("seglog.errors.MissingExtra: ") and "pip install 'seglog[jit]'" in error
 
 
-def pass_with_numba(*paths: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", *paths, "-m", "not proof"]
+ONLY_NUMBA = ("tests/kernels/test_memory.py", "tests/kernels/test_returns.py")
+
+
+def pass_with_numba(*words: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", *words, "-m", "not proof and not deep"]
     environment = {**os.environ, "SEGLOG_KERNELS": "jit"}
     done: Any = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.no_cover  # most of what runs is numba, slowly if it is traced
 @pytest.mark.usefixtures("library")
 def test_what_only_numba_compiles_passes_its_tests() -> None:
     pytest.importorskip("numba")
-    pass_with_numba("tests/kernels/test_memory.py", "tests/kernels/test_returns.py")
+    pass_with_numba(*ONLY_NUMBA)
 
 
 @pytest.mark.proof
 def test_the_kernels_pass_their_tests_where_numba_compiles_them() -> None:
+    """But those of this file, which choose the compiler themselves, and those of the test above."""
     pytest.importorskip("numba")
-    pass_with_numba("tests/kernels")
+    here = Path(__file__).relative_to(ROOT)
+    pass_with_numba("tests/kernels", *(f"--ignore={path}" for path in (here, *ONLY_NUMBA)))
 
 
 ONE_KERNEL = """
@@ -207,17 +213,6 @@ def test_a_library_gets_its_name_once_it_is_complete_and_nothing_else_is_left(tm
     hashed = native.Library(native.path_of("x86-64", tmp_path)).function(xxh64_of_library)
     data = np.arange(64, dtype=np.uint8)
     assert hashed(data, 0, data.size, np.uint64(5)) == xxh64_intdigest(data, 5)
-
-
-@pytest.mark.proof
-@pytest.mark.usefixtures("library")
-def test_every_library_of_a_wheel_gives_the_same_results(tmp_path: Path) -> None:
-    paths = compile_levels(levels_of_machine(), tmp_path)
-    data = np.random.default_rng(1).integers(0, 256, 4096, np.uint8)
-    for path in paths:
-        if path.name.split(".")[1] in native.levels():
-            hashed = native.Library(path).function(xxh64_of_library)
-            assert hashed(data, 0, data.size, np.uint64(5)) == xxh64(data, 0, data.size, np.uint64(5))
 
 
 def xxh64_of_library() -> None:
