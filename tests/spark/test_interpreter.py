@@ -37,11 +37,11 @@ spark.stop()
 
 
 def run(tmp_path: Path, *command: str, **environment: str) -> str:
-    """Run a program with an empty environment; return what it prints."""
+    """Run a program with an environment in which only Java is named; return what it prints."""
     (tmp_path / "job.py").write_text(JOB)
     done = subprocess.run(
         [*command],
-        env={"JAVA_HOME": str(use_java()), **environment},
+        env={"JAVA_HOME": str(use_java()), "SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"], **environment},
         cwd=tmp_path,
         capture_output=True,
         text=True,
