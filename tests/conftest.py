@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from seglog import LogConfig, Retention
 from tests import proofs, tools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -115,6 +116,25 @@ class Shop:
     def ranges(log: seglog.Log) -> list[tuple[int, int, int]]:
         """Return (base offset, next offset, records) of every segment."""
         return [(one.base_offset, one.next_offset, one.records) for one in log.segments]
+
+
+@contextmanager
+def unmeasured() -> Iterator[None]:
+    """Do not measure coverage in processes that are started meanwhile."""
+    measuring = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS")}
+    try:
+        yield
+    finally:
+        os.environ.update(measuring)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Extend pytest-cov's mark `no_cover` to the processes that the test starts."""
+    if item.get_closest_marker("no_cover") is None:
+        return (yield)
+    with unmeasured():
+        return (yield)
 
 
 FIRST = ("spark", "demo", "server", "fuzz", "crash", "log", "client")  # directories with the longest tests
@@ -222,15 +242,14 @@ def unsynced_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from seglog.spark.session import local_session  # noqa: PLC0415 - pyspark takes a second that few tests need
 
-    measuring = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS")}
-    session = local_session(
-        "seglog tests",
-        master="local[2]",
-        config={
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        },
-    )
-    os.environ.update(measuring)  # but Spark's workers, whose jobs it would slow, are not measured
+    with unmeasured():  # it would slow the jobs of Spark's workers
+        session = local_session(
+            "seglog tests",
+            master="local[2]",
+            config={
+                "spark.sql.shuffle.partitions": "2",
+                "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            },
+        )
     yield session
     session.stop()

@@ -16,6 +16,7 @@ from tests import tools
 from tools import examples
 
 DOCS = Path(__file__).parents[1] / "docs"
+pytestmark = pytest.mark.no_cover
 
 
 def run_page(name: str, directory: Path, url: str = "") -> str:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.test_docs import DOCS, run_page
 
+pytestmark = pytest.mark.no_cover
+
 
 def test_the_tutorial_runs_as_it_stands(serve, tmp_path):
     shown = run_page("tutorial.md", tmp_path, serve().url)

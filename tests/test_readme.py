@@ -10,6 +10,8 @@ import pytest
 
 from tools.readme import ADDRESS, CLIENT, COMMANDS, PYTHON, TEXT
 
+pytestmark = pytest.mark.no_cover
+
 
 @pytest.mark.parametrize("number", range(len(PYTHON)))
 def test_the_python_examples_run_as_they_stand(number, tmp_path):

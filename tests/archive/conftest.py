@@ -17,6 +17,7 @@ import pytest
 
 import seglog
 from seglog.archive.urls import store_at
+from tests.conftest import unmeasured
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def served(command: list[str], address: str, secret: str) -> Iterator[str]:
         "AWS_REGION": "us-east-1",
     }.items():
         patch.setenv(name, value)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    with unmeasured():  # tracing would slow moto
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with server:
         try:
             yield address
         finally:

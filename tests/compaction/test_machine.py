@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -283,10 +284,11 @@ class CompactedLog(RuleBasedStateMachine):
             self.log.close()
 
 
-TestCompactedLog = CompactedLog.TestCase
+TestCompactedLog = pytest.mark.no_cover(CompactedLog.TestCase)
 TestCompactedLog.settings = settings(max_examples=100, stateful_step_count=30)
 
 
+@pytest.mark.no_cover
 def test_a_compacted_log_on_disk_with_its_reader_in_another_process(tmp_path: Path) -> None:
     with Elsewhere() as reader:
         names = count()

@@ -217,6 +217,7 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
     return {"examples": 100, "violations": 0}
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", [LogMachine, KeyedMachine])
 def test_whatever_befalls_a_log_it_holds_what_is_known(kind: type[LogMachine]) -> None:
     run(kind, 10, 20, seed=0)

@@ -48,6 +48,7 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
     return counted(proof)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_power_cut_within_each_operation_loses_nothing_durable(scenario: Scenario) -> None:
     proof = PowerLoss(sample=0, again=10_000, exhaustive=32)

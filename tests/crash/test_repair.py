@@ -240,6 +240,7 @@ def test_a_damaged_manifest_is_kept_whenever_the_power_fails_while_the_log_is_op
             assert damaged in [*files_of(left).values(), *files_of(left, filename.QUARANTINE).values()]
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("what", DAMAGES)
 def test_a_repair_that_the_power_cut_short_is_finished_by_the_next_and_has_destroyed_nothing(what: str) -> None:
     assert cut_everywhere(wounded(DAMAGES[what]), sample=0, seed=0, exhaustive=4)["states"] > 1

@@ -152,6 +152,7 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
     return proof.prove(scenario.prepare, killed(scenario.run, 1 + seed // len(SCENARIOS) * 7 % 150))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_a_power_cut_within_what_is_done_to_topics_loses_nothing_durable(scenario: Scenario) -> None:
     TopicPowerLoss(sample=0, thin=400, again=10_000).prove(scenario.prepare, scenario.run)

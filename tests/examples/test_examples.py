@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.proofs import Tell
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+pytestmark = pytest.mark.no_cover
 
 
 def run(program: str, *words: object) -> str:

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from seglog.kernels.checksum import xxh64, xxh64_rows
 
+pytestmark = pytest.mark.no_cover  # as the kernels
+
 DATA = np.random.default_rng(7).integers(0, 256, 1 << 20, dtype=np.uint8)
 SEEDS = (0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF)
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from seglog.kernels.fingerprint import fingerprint
 
+pytestmark = pytest.mark.no_cover  # as the kernels
+
 MASK = 2**64 - 1
 KEY = (0x0706050403020100, 0x0F0E0D0C0B0A0908)  # bytes 0..15, as in the authors' test vectors
 KNOWN = {b"": "a3817f04ba25a8e66df67214c7550293", b"\x00": "da87c1d86b99af44347659119b22fc45"}

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from seglog.kernels.keymap import evict, insert, look_up, set_bits
 
+pytestmark = pytest.mark.no_cover  # as the kernels
+
 ALL = (np.uint64(0), np.uint64(2**64 - 1))
 
 

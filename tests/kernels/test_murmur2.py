@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from seglog.kernels.murmur2 import murmur2, partition_keys
 
+pytestmark = pytest.mark.no_cover  # as the kernels
+
 KNOWN = {b"21": -973932308, b"foobar": -790332482, b"abc": 479470107}
 
 

@@ -14,6 +14,8 @@ from seglog.arrow.convert import ArrowBatch, decode_batches
 from seglog.kernels.layout import MarksState
 from seglog.kernels.scan import scan_chunks, scan_store
 
+pytestmark = pytest.mark.no_cover  # as the kernels
+
 NULL = 0xFFFFFFFF
 SALT = 0xFEDCBA9876543210
 INTERVAL = 64

@@ -13,6 +13,8 @@ from seglog.kernels.layout import BEYOND, CHECKSUM, METADATA, OFFSET, OK, SHORT,
 from seglog.kernels.survivors import MAX_RELATIVE, Copied, Target, copy_survivors, place_survivors
 from seglog.kernels.validate import Cursor
 
+pytestmark = pytest.mark.no_cover  # as the kernels
+
 START, SALT, NEW_SALT, INTERVAL = 64, 0xFEDCBA9876543210, 0x0123456789ABCDEF, 64
 SEED = (np.uint64(3), np.uint64(2**63 + 1))
 HEADERS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2).map(tuple)

@@ -284,7 +284,7 @@ class LocalMachine(LogMachine):
 
 
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
-TestInMemory = LogMachine.TestCase
+TestInMemory = pytest.mark.no_cover(LogMachine.TestCase)
 TestInMemory.settings = settings(max_examples=60, stateful_step_count=40, suppress_health_check=CHECKS)
-TestOnDisk = LocalMachine.TestCase
+TestOnDisk = pytest.mark.no_cover(LocalMachine.TestCase)
 TestOnDisk.settings = settings(max_examples=10, stateful_step_count=30, suppress_health_check=CHECKS)

@@ -14,6 +14,7 @@ from seglog import LogConfig
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.no_cover
 RECORDS = 100_000
 BY_BATCH = 90_000
 SINGLE = 10_000

@@ -22,6 +22,7 @@ from seglog.testing.faulty import FaultyStorage
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.no_cover
 SEGMENTS = 1000
 RECORD = 100
 RECORDS = (2**30 - HEADER_BYTES) // RECORD  # in each segment

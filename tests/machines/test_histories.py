@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -121,4 +122,4 @@ class Histories(RuleBasedStateMachine):
 
 
 Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.no_cover(Histories.TestCase)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.proofs import Tell
 
 CONFIG = LogConfig(segment_bytes=64 * 1024)
+pytestmark = pytest.mark.no_cover
 
 
 class Mirroring:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -97,5 +98,5 @@ class Copies(RuleBasedStateMachine):
             assert seglog.verify(self.copy).ok
 
 
-TestCopies = Copies.TestCase
+TestCopies = pytest.mark.no_cover(Copies.TestCase)
 TestCopies.settings = settings(max_examples=15, stateful_step_count=15, deadline=None, phases=[Phase.generate])

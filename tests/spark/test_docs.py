@@ -34,6 +34,7 @@ def program() -> str:
 
 @pytest.mark.needs("java")
 @pytest.mark.spark
+@pytest.mark.no_cover
 def test_every_example_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "flights.csv").write_text(FLIGHTS)
     done = subprocess.run(

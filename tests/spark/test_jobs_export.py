@@ -175,6 +175,7 @@ def test_a_log_is_never_written_over(spark: SparkSession, topic: Path) -> None:
 
 
 @pytest.mark.needs("java")
+@pytest.mark.no_cover
 def test_the_program_runs_in_a_process_of_its_own(topic: Path, tmp_path: Path) -> None:
     """`python -m seglog.spark.export`: exit codes, JSON on stdout, one line on stderr."""
     command = [sys.executable, "-m", "seglog.spark.export", str(topic), "out", "--json", "--master", "local[1]"]

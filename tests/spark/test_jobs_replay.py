@@ -283,6 +283,7 @@ def test_the_program_tells_the_state_and_the_record_that_was_refused(
 
 
 @pytest.mark.needs("java")
+@pytest.mark.no_cover
 def test_spark_submit_runs_it_with_a_machine_from_another_directory(tmp_path: Path) -> None:
     (tmp_path / "rules.py").write_text(
         "class Count:\n"

@@ -167,6 +167,7 @@ def start_query(tmp_path: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, start_new_session=True)
 
 
+@pytest.mark.no_cover
 def test_a_query_killed_in_the_middle_goes_on_as_if_nothing_had_been(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:

@@ -426,7 +426,7 @@ class BrokerMachine(RuleBasedStateMachine):
             self.directory.cleanup()
 
 
-TestBrokerMachine = BrokerMachine.TestCase
+TestBrokerMachine = pytest.mark.no_cover(BrokerMachine.TestCase)
 TestBrokerMachine.settings = settings(max_examples=15, stateful_step_count=25)
 
 

@@ -405,5 +405,5 @@ class OnceMachine(RuleBasedStateMachine):
             self.directory.cleanup()
 
 
-TestOnceMachine = OnceMachine.TestCase
+TestOnceMachine = pytest.mark.no_cover(OnceMachine.TestCase)
 TestOnceMachine.settings = settings(max_examples=25, stateful_step_count=30)

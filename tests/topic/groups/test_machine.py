@@ -217,5 +217,5 @@ class GroupMachine(RuleBasedStateMachine):
         self.log.close()
 
 
-TestGroups = GroupMachine.TestCase
+TestGroups = pytest.mark.no_cover(GroupMachine.TestCase)
 TestGroups.settings = settings(max_examples=60, stateful_step_count=40)
