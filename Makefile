@@ -11,6 +11,8 @@ KERNELS := $(VENV)/.kernels
 TOOLS := $(VENV)/.tools
 # Processes that run tests. More than 2 cores need: half of the time a test waits for a disk or another process.
 WORKERS ?= 4
+# tests/conftest.py decides which tests come first.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # Tests start hundreds of processes, and without bytecode each of them compiles its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -42,10 +44,10 @@ demo: $(KERNELS)
 	$(BIN)/seglog demo --output demo-output
 
 test: $(TOOLS) $(KERNELS)
-	$(BIN)/python -m pytest -m 'not proof and not deep' -n $(WORKERS) --dist loadgroup $(if $(COVERAGE),--cov --cov-report=)
+	$(PYTEST) -m 'not proof and not deep' $(if $(COVERAGE),--cov --cov-report=)
 
 proof: $(TOOLS) $(KERNELS)
-	$(BIN)/python -m pytest -m proof -n $(WORKERS) --dist loadgroup
+	$(PYTEST) -m proof
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

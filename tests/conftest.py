@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,21 +138,56 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
 
 
-FIRST = ("spark", "demo", "server", "fuzz", "crash", "log", "client")  # directories with the longest tests
+SESSIONS = ("streams", "jobs", "spark")  # of Spark: one alone would take longer than everything else
+LONGEST = (  # directories and files with the longest groups and tests
+    "attack",
+    "archive",
+    "spark",
+    "kernels/test_both_ways_to_compile.py",
+    "replication",
+    "demo",
+    "server",
+    "fuzz",
+    "crash",
+    "log",
+    "client",
+)
+
+
+def session_of(path: Path) -> str:
+    """Return which session of Spark the tests of a file share."""
+    if path.name.startswith("test_jobs"):
+        return "jobs"
+    return "streams" if any(word in path.name for word in ("stream", "table", "warehouse")) else "spark"
+
+
+@cache
+def turn(path: Path) -> int:
+    """Return when the tests of a file have their turn: the lowest first."""
+    places = (path, *path.parents)
+    return next((1 + at for at, name in enumerate(LONGEST) if HERE / name in places), 1 + len(LONGEST))
+
+
+def shares(item: pytest.Item) -> bool:
+    """Whether a test uses what is made once for its module: a server, a browser, a large log."""
+    if item.get_closest_marker("xdist_group") or item.get_closest_marker("proof"):  # a proof takes longer than that
+        return False
+    found = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+    return any(last.scope == "module" and last.baseid for *_, last in found)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep tests that share a session of Spark or a server in one process, and begin with what takes longest."""
+    """Keep tests that share a session of Spark or a module's server in one process; begin with what takes longest."""
     order: dict[int, int] = {}
     for item in items:
-        uses = getattr(item, "fixturenames", ())
-        order[id(item)] = next((1 + at for at, name in enumerate(FIRST) if HERE / name in item.path.parents), 9)
-        if "spark" in uses:  # two sessions: one takes as long as everything else
-            item.add_marker(pytest.mark.xdist_group("jobs" if item.path.name.startswith("test_jobs") else "spark"))
-            order[id(item)] = 0
-        elif "shared" in uses:  # a server for each module
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        order[id(item)] = turn(item.path)
+        if "spark" in getattr(item, "fixturenames", ()):
+            session = session_of(item.path)
+            item.add_marker(pytest.mark.xdist_group(session))
+            order[id(item)] = SESSIONS.index(session) - len(SESSIONS)  # before all others
+        elif shares(item):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}-{item.path.stem}"))
     items.sort(key=lambda item: order[id(item)])
 
 
