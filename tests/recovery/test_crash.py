@@ -124,7 +124,7 @@ def test_crash_at_every_step_of_the_first_creation(laboratory: Any, check_surviv
         check_survivor(run.path, run.ledger)
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.6])
+@pytest.mark.parametrize("keep", [0.0, pytest.param(0.6, marks=pytest.mark.no_cover)])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
 def test_crash_at_every_step_of(laboratory: Any, check_survivor: Any, operation: Any, keep: float) -> None:
     laboratory.prepare(fill, SMALL)
@@ -149,6 +149,7 @@ DIRTY = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("fault", DIRTY.values(), ids=DIRTY.keys())
 def test_crash_at_every_step_of_recovery_itself(
     laboratory: Any, check_survivor: Any, tmp_path: Path, fault: Fault

@@ -134,7 +134,7 @@ def test_15_close_after_a_failed_sync_gives_the_lock_back(scene: Any, faulty: Fa
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("error", [errno.EIO, pytest.param(errno.ENOSPC, marks=pytest.mark.no_cover)])
 def test_15_wherever_a_sync_fails_the_writer_stops(
     laboratory: Any, check_survivor: Any, operation: Any, error: int
 ) -> None:
@@ -193,8 +193,15 @@ def test_16_buffered_records_stay_buffered_until_there_is_space(scene: Any, faul
     assert scene.values() == [b"one", b"two"]
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.5])
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EINTR, pytest.param(errno.EIO, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("keep", [0.0, pytest.param(0.5, marks=pytest.mark.no_cover)])
+@pytest.mark.parametrize(
+    "error",
+    [
+        errno.ENOSPC,
+        pytest.param(errno.EINTR, marks=pytest.mark.no_cover),
+        pytest.param(errno.EIO, marks=pytest.mark.proof),
+    ],
+)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
 def test_16_18_an_operation_refused_at_any_step_leaves_the_old_state_and_may_be_tried_again(
     laboratory: Any, check_survivor: Any, content_of: Any, operation: Any, error: int, keep: float
@@ -212,7 +219,7 @@ def test_16_18_an_operation_refused_at_any_step_leaves_the_old_state_and_may_be_
         check_survivor(run.path, run.ledger, lookups=False)
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.5])
+@pytest.mark.parametrize("keep", [0.0, pytest.param(0.5, marks=pytest.mark.no_cover)])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
 def test_16_17_18_a_medium_that_goes_on_refusing_loses_nothing(
     laboratory: Any, check_survivor: Any, content_of: Any, operation: Any, keep: float

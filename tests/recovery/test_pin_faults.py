@@ -37,7 +37,7 @@ def drop(log: seglog.Log, ledger: Any) -> None:
     log.unpin("copy")
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.6])
+@pytest.mark.parametrize("keep", [0.0, pytest.param(0.6, marks=pytest.mark.no_cover)])
 @pytest.mark.parametrize(
     ("before", "change", "old", "new"),
     [
@@ -62,7 +62,7 @@ def test_a_crash_at_any_call_leaves_the_old_pin_or_the_new_one(
     assert found == [old] * commit + [new] * (len(found) - commit), "one call is the commit"
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("error", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.no_cover)])
 @pytest.mark.parametrize("change", [move, drop])
 def test_a_medium_that_refuses_any_call_leaves_one_of_both_and_the_writer_goes_on(
     laboratory: Any, check_survivor: Any, change: Callable[..., None], error: int

@@ -91,7 +91,7 @@ class Publication:
         return there
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.6])
+@pytest.mark.parametrize("keep", [0.0, pytest.param(0.6, marks=pytest.mark.no_cover)])
 @pytest.mark.parametrize("before", [nothing, fill])
 def test_a_crash_at_any_call_of_publish_leaves_all_or_nothing(
     laboratory: Any, content_of: Any, before: Callable[..., None], keep: float
@@ -123,7 +123,7 @@ def test_a_crash_at_any_call_of_the_opening_after_that_leaves_the_same(
         assert not publication.check(run.path, run.ledger, content_of)
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("error", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.no_cover)])
 @pytest.mark.parametrize("before", [nothing, fill])
 def test_a_medium_that_refuses_any_call_of_publish_leaves_all_or_nothing_and_the_writer_goes_on(
     laboratory: Any, content_of: Any, before: Callable[..., None], error: int

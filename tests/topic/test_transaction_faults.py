@@ -35,6 +35,7 @@ def check_survivor(laboratory: Any, run: Any, *, acknowledged: bool) -> bool:
     return bool(found == both)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("keep", [0.0, pytest.param(0.5, marks=pytest.mark.deep)])
 def test_a_crash_at_any_call_of_publish_leaves_all_of_the_batch_or_nothing(laboratory: Any, keep: float) -> None:
     runs = laboratory.runs(laboratory.publish, Fault(keep=keep))
@@ -52,6 +53,7 @@ STEPS = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(one, marks=[] if "between" in name else [pytest.mark.deep]) for name, one in STEPS.items()],
