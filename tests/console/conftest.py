@@ -160,7 +160,7 @@ def _context(browser: Browser, **options: Any) -> BrowserContext:
 
 
 @pytest.fixture
-def open_console(browser: Browser) -> Iterator[Callable[..., Console]]:
+def open_console(browser: Browser, no_cover: None) -> Iterator[Callable[..., Console]]:
     """Open the console of a server; at the end nobody else was asked, and nothing broke in the page."""
     opened = []
 
@@ -177,7 +177,7 @@ def open_console(browser: Browser) -> Iterator[Callable[..., Console]]:
 
 
 @pytest.fixture
-def console(shared: Console) -> Iterator[Console]:
+def console(shared: Console, no_cover: None) -> Iterator[Console]:
     """The shared window; nothing at all may go wrong in it, not even a status from 400 on."""
     shared.errors.clear()
     yield shared

@@ -105,7 +105,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 
 @pytest.fixture
-def own_kafka(tmp_path: Path) -> Iterator[Callable[..., KafkaServer]]:
+def own_kafka(tmp_path: Path, no_cover: None) -> Iterator[Callable[..., KafkaServer]]:
     """Start servers: own_kafka("--tokens", "file", ...); all are ended with the test."""
     started: list[KafkaServer] = []
 
@@ -120,7 +120,7 @@ def own_kafka(tmp_path: Path) -> Iterator[Callable[..., KafkaServer]]:
 
 
 @pytest.fixture
-def name() -> str:
+def name(no_cover: None) -> str:
     """A new name for a topic or a group."""
     return f"t-{uuid4().hex}"
 

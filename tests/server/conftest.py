@@ -154,7 +154,7 @@ class Servers:
 
 
 @pytest.fixture
-def serve_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def serve_with(tmp_path_factory: pytest.TempPathFactory, no_cover: None) -> Iterator[Servers]:
     """Start servers: serve_with(limits={"body_bytes": 10}, tokens=path); all are ended with the test."""
     servers = Servers(tmp_path_factory.mktemp)
     yield servers
@@ -170,7 +170,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def http(shared: Server) -> Iterator[httpx.Client]:
+def http(shared: Server, no_cover: None) -> Iterator[httpx.Client]:
     """A client of the shared server."""
     with shared.client() as client:
         yield client
