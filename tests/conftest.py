@@ -119,14 +119,54 @@ class Shop:
         return [(one.base_offset, one.next_offset, one.records) for one in log.segments]
 
 
+MEASURED = "COVERAGE_PROCESS_CONFIG"  # how coverage measures the processes that a measured one starts
+
+
 @contextmanager
 def unmeasured() -> Iterator[None]:
     """Do not measure coverage in processes that are started meanwhile."""
-    measuring = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS")}
+    given = os.environ.pop(MEASURED, None)
     try:
         yield
     finally:
-        os.environ.update(measuring)
+        if given is not None:
+            os.environ[MEASURED] = given
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure once in each of xdist's processes, and not in the one that waits for them.
+
+    pytest-cov begins with every process, and again with the session of a worker; coverage begins in whatever a measured
+    process starts. What began first would go on while the last pauses.
+    """
+    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        os.environ.pop(MEASURED, None)
+        if measuring := config.pluginmanager.getplugin("_cov"):
+            measuring.cov_controller.pause()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let only this process look for files that are not executed: in each of hundreds it takes as long as a start."""
+    if MEASURED in os.environ:
+        from coverage.config import CoverageConfig  # noqa: PLC0415 - only needed here
+
+        config = CoverageConfig.deserialize(os.environ[MEASURED])
+        config.source, config.run_include = None, [str(Path(seglog.__file__).parent / "*")]
+        os.environ[MEASURED] = config.serialize()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Measure what importing the tests runs in one process of xdist: it is the same in all."""
+    measuring = session.config.pluginmanager.getplugin("_cov")
+    if measuring is None or os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
+        return (yield)
+    measuring.cov_controller.pause()
+    try:
+        return (yield)
+    finally:
+        measuring.cov_controller.resume()
 
 
 @pytest.hookimpl(wrapper=True)

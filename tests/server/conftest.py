@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -15,14 +16,20 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests.conftest import MEASURED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PROGRAM = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 from seglog.server.serving import serve
 from seglog.server.settings import Limits, Settings
+if "MEASURED" in os.environ:
+    import coverage
+    os.environ["COVERAGE_PROCESS_CONFIG"] = os.environ.pop("MEASURED")
+    coverage.process_startup()
 settings = json.loads(sys.argv[2])
 paths = {name: Path(settings.pop(name)) for name in ("tokens", "certificate", "key", "spool") if name in settings}
 limits = Limits(**settings.pop("limits", {}))
@@ -41,7 +48,12 @@ class Server:
 
     def start(self) -> None:
         command = [*self._wrapper, sys.executable, "-c", PROGRAM, str(self.root), json.dumps(self.settings)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        environment = dict(os.environ)
+        if MEASURED in environment:  # from the end of the imports on, which `seglog serve` has as well
+            environment["MEASURED"] = environment.pop(MEASURED)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
         said = []
         for line in self.process.stdout:
             said.append(line)
