@@ -116,13 +116,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._keep_waiting(b"", 0)
             return
         self._keep_waiting(data, position)
-        if self._waiting and not (self._is_busy or self._has_turn):
-            self._has_turn = True
-            self.turns.wait(self.loop, self._parse_on)
+        if self._waiting and not self._is_busy:
+            self._wait_for_turn()
         if not self._waiting and (self.cycle is None or len(self.cycle.body) <= HIGH_WATER_LIMIT):
             self.flow.resume_reading()
         if self._is_answered and not self._in_request and not (self._deadline or self.timeout_keep_alive_task):
             self._expect_head()  # an incomplete request has arrived
+
+    def _wait_for_turn(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            self.turns.wait(self.loop, self._parse_on)
 
     def _parse_on(self, until: float) -> None:
         """Go on until then: it is this connection's turn."""
@@ -259,13 +263,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._keep_alive()
 
     def on_response_complete(self) -> None:
-        """Parse the next request, or let the peer finish a body that is no longer read."""
+        """Queue the next request of this connection, or let the peer finish a body that is no longer read.
+
+        Pipelined requests wait for their turn: hundreds of connections that each sent thousands would else have one
+        parsed and answered in every turn, before the first request of any other connection.
+        """
         super().on_response_complete()
         if self._in_request and self._is_answered:
             self._linger()
         elif self._waiting and not self.transport.is_closing():
             self._unset_keepalive_if_required()
-            self._parse(self._waiting, self._position, self.turns.until())
+            self._wait_for_turn()
 
     @property
     def _is_answered(self) -> bool:
