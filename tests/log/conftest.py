@@ -207,7 +207,7 @@ def script(tmp_path: Path) -> Callable[..., str]:
             [sys.executable, "-c", text, *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
             env={**unmeasured, **environment},
         )

@@ -205,7 +205,7 @@ def work():
     assert sum(1 for _ in log.scan()) < 1000
     log.close()
 
-faulthandler.dump_traceback_later(40, exit=True)
+faulthandler.dump_traceback_later(100, exit=True)
 of, at = sys.argv[1], 0
 if of == "import":
     sys.meta_path.insert(0, Imports())
