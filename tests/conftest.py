@@ -139,6 +139,7 @@ def pytest_configure(config: pytest.Config) -> None:
     pytest-cov begins with every process, and again with the session of a worker; coverage begins in whatever a measured
     process starts. What began first would go on while the last pauses.
     """
+    config.addinivalue_line("markers", "xdist_group(name): runs in one process (xdist's; also known without it)")
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         os.environ.pop(MEASURED, None)
         if measuring := config.pluginmanager.getplugin("_cov"):

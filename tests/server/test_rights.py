@@ -57,11 +57,12 @@ QUERIES = {
     "by_key": {"key": "k"},
     "append": {"partition": "0"},
 }
+LONG = 3600.0  # seconds: a member of an earlier test must not be dropped in between
 BODIES: dict[str, Any] = {
     "append": b"v",
     "append_batch": b'{"value": "v"}\n',
     "fetch": {"positions": {"orders": {"0": 0}}},
-    "join": {"topics": ["orders"]},
+    "join": {"topics": ["orders"], "session_timeout": LONG},
     "heartbeat": {"generation": 1},
     "commit": {"offsets": {"orders": {"0": 0}}, "member": "m"},
     "lag": {"positions": {"orders": {"0": 0}}},
@@ -114,7 +115,12 @@ class Guarded(NamedTuple):
             self.call("admin on all", "POST", "/topics", json={"name": name})
         self.call("admin on all", "POST", "/topics/orders/records", content=b"v")
         self.call("admin on all", "POST", "/records", content=b"v")
-        join = self.call("admin on all", "POST", "/groups/g/members", json={"topics": ["orders"], "member": "m"})
+        join = self.call(
+            "admin on all",
+            "POST",
+            "/groups/g/members",
+            json={"topics": ["orders"], "member": "m", "session_timeout": LONG},
+        )
         assert join.status_code == 200, join.text
 
     def state(self) -> list[Any]:

@@ -21,7 +21,7 @@ from seglog.topic.transactions.journal import Batch, Journal
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEW = {"a": [b"a0", b"a1"], "b": [b"b0", b"b1", b"b2"]}
+NEW = {"a": [b"value a0", b"value a1"], "b": [b"value b0", b"value b1", b"value b2"]}
 NOTHING: dict[str, list[bytes]] = {"a": [], "b": []}
 
 
@@ -172,7 +172,7 @@ def test_what_cannot_be_restored_is_quarantined_and_named(root: Path) -> None:
     name = decided(root)
     path = root / ".transactions" / name
     sound = path.read_bytes()
-    damaged = flip(path, sound.index(b"a0"), sound.index(b"a1"))
+    damaged = flip(path, sound.index(b"value a0"), sound.index(b"value a1"))
     [problem] = verify_place(root).problems
     assert problem.records == 3
     assert "the topics lack 3 records (3 of b/0) of it" in problem.detail
@@ -221,7 +221,7 @@ def test_a_damaged_file_of_a_published_transaction_loses_nothing(root: Path) -> 
         journal.note_published()
     path = root / ".transactions" / journal.name
     data = path.read_bytes()
-    flip(path, data.index(b"a0"), data.index(b"a1"))
+    flip(path, data.index(b"value a0"), data.index(b"value a1"))
     [problem] = verify_place(root).problems
     assert problem.detail.endswith("its records and offsets were published before, so nothing is lost")
     assert (problem.records, actions(root)) == (0, ["quarantine"])
