@@ -15,7 +15,11 @@ from tools.docs_site.pages import ROOT
 
 # in one process: each builds the site in the same place
 pytestmark = [pytest.mark.proof, pytest.mark.needs("chromium"), pytest.mark.xdist_group("site")]
-PAGES = ("index.html", "tutorial.html", "options.html", "cli.html", "architecture.html", "api/seglog.html")
+PAGES = (
+    *("index.html", "tutorial.html", "comparison.html", "benchmarks.html", "architecture.html", "reliability.html"),
+    *("options.html", "cli.html", "kafka.html", "table.html", "api/seglog.html", "adr/index.html"),
+    *("howto/docker.html", "howto/monitoring.html", "howto/from-kafka.html"),
+)
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
