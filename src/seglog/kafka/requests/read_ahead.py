@@ -34,7 +34,7 @@ class ReadAhead:
         epoch: Of the log before it was read.
         task: Reads.
         claim: Memory.
-        timer: Drops it.
+        timer: Forgets it.
     """
 
     wanted: Wanted
@@ -42,23 +42,23 @@ class ReadAhead:
     epoch: int
     task: asyncio.Task[list[Found]]
     claim: Claim
-    timer: asyncio.TimerHandle | None = None
+    timer: asyncio.TimerHandle
 
-    def drop(self, sender: Sender) -> None:
-        """Forget it, and release its memory when the thread has ended."""
-        if self.timer is not None:
-            self.timer.cancel()
-        if _AHEAD.get(sender) is self:
-            del _AHEAD[sender]
-        self.task.add_done_callback(self._dropped)
+    def release(self) -> None:
+        """Release its memory when the thread has ended."""
+        self.task.add_done_callback(self._released)
 
-    def _dropped(self, task: asyncio.Task[list[Found]]) -> None:
+    def _released(self, task: asyncio.Task[list[Found]]) -> None:
         self.claim.close()
         if not task.cancelled():
             task.exception()  # no request waits for it
 
 
 _AHEAD: WeakKeyDictionary[Sender, ReadAhead] = WeakKeyDictionary()  # what is read for each client
+
+
+def _forget(sender: Sender) -> None:
+    _AHEAD.pop(sender).release()
 
 
 def read_ahead(call: Call, wanted: list[Wanted], read: list[Found], most: int) -> None:
@@ -78,24 +78,22 @@ def read_ahead(call: Call, wanted: list[Wanted], read: list[Found], most: int) -
         return
     loop = asyncio.get_running_loop()
     task = loop.create_task(call.services.reads.run(partial(read_all, [one], most)))
-    _AHEAD[call.sender] = ahead = ReadAhead(one, most, epoch, task, claim)
-    ahead.timer = loop.call_later(SECONDS, ahead.drop, call.sender)
+    timer = loop.call_later(SECONDS, _forget, call.sender)
+    _AHEAD[call.sender] = ReadAhead(one, most, epoch, task, claim, timer)
 
 
 async def take_ahead(call: Call, wanted: list[Wanted], most: int) -> list[Found] | None:
     """Return what was read for this request, None if nothing was or if it is not certain to be right."""
-    ahead = _AHEAD.get(call.sender)
+    ahead = _AHEAD.pop(call.sender, None)
     if ahead is None:
         return None
+    ahead.timer.cancel()
+    if wanted != [ahead.wanted] or most != ahead.most:
+        ahead.release()
+        return None
+    call.held.callback(ahead.release)  # its memory is held until the response is sent
     log = ahead.wanted.log
     assert log is not None  # noqa: S101 - `read_ahead` has checked it
-    if wanted != [ahead.wanted] or most != ahead.most:
-        ahead.drop(call.sender)
-        return None
-    call.held.callback(ahead.drop, call.sender)  # its memory is held until the response is sent
-    del _AHEAD[call.sender]
-    if ahead.timer is not None:
-        ahead.timer.cancel()
     try:
         [found] = await asyncio.shield(ahead.task)
         if found.values.get("error_code") or _epoch_of(log) != ahead.epoch:
