@@ -25,7 +25,7 @@ import pyarrow.csv
 import seglog
 from benchmarks.data import SEED
 from benchmarks.scale import Scale
-from benchmarks.timing import Figure, Side, in_rounds, stopwatch
+from benchmarks.timing import Figure, Side, in_rounds, stopwatch, timed
 from seglog.arrow.from_store import decode_batches
 from seglog.demo.flights import data_directory, read_rows, to_events
 from seglog.format.codec import NATIVE, Framed
@@ -219,8 +219,8 @@ class _Comparison:
     def _as_now(self) -> dict[str, Side]:
         return {
             APPEND: self._append,
-            DECODE: _timed(partial(decoded, self._stored, self._stored.plain, (0, self._stored.records))),
-            SCAN: _timed(partial(self._on_two_cores, partial(decoded, self._stored, self._stored.plain))),
+            DECODE: timed(partial(decoded, self._stored, self._stored.plain, (0, self._stored.records))),
+            SCAN: timed(partial(self._on_two_cores, partial(decoded, self._stored, self._stored.plain))),
             READ: self._read,
         }
 
@@ -228,11 +228,11 @@ class _Comparison:
         stored = self._stored
         halves = [(0, stored.data.size // 2), (stored.data.size // 2, stored.data.size)]
         return {
-            "compress": _timed(blocks.compressed),
-            "decompress": _timed(partial(blocks.span, 0, stored.data.size)),
-            "decompress, 2 cores": _timed(lambda: list(self._pool.map(lambda half: blocks.span(*half), halves))),
-            "scan, 2 cores": _timed(partial(self._on_two_cores, partial(decoded, stored, blocks.span))),
-            "point read": _timed(lambda: [point(stored, blocks.span, number) for number in self._reads]),
+            "compress": timed(blocks.compressed),
+            "decompress": timed(partial(blocks.span, 0, stored.data.size)),
+            "decompress, 2 cores": timed(lambda: list(self._pool.map(lambda half: blocks.span(*half), halves))),
+            "scan, 2 cores": timed(partial(self._on_two_cores, partial(decoded, stored, blocks.span))),
+            "point read": timed(lambda: [point(stored, blocks.span, number) for number in self._reads]),
         }
 
     def _append(self) -> float:
@@ -273,12 +273,3 @@ class _Comparison:
         ):
             name, ours = f"{what}, {self._name} {variant}", taken[f"{what}, {variant}"]
             yield Figure(name=name, against=against, ours=ours, other=taken[other], work=work, unit=unit)
-
-
-def _timed(work: Callable[[], object]) -> Side:
-    def side() -> float:
-        with stopwatch() as watch:
-            work()
-        return watch.seconds
-
-    return side

@@ -17,7 +17,7 @@ import seglog
 from benchmarks.data import keyed_table, record_bytes
 from benchmarks.peers.tools import jars
 from benchmarks.scale import Scale
-from benchmarks.timing import Figure, Side, in_turn, stopwatch
+from benchmarks.timing import Figure, Side, in_turn, timed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,7 +108,7 @@ class _Case:
     @staticmethod
     def total(frame: Callable[[], DataFrame]) -> Side:
         """Sum the lengths of the values."""
-        return lambda: _timed(lambda: frame().selectExpr(SUM).collect())
+        return timed(lambda: frame().selectExpr(SUM).collect())
 
     def values(self) -> DataFrame:
         """Return the one column that the sum needs: Spark prunes Parquet's columns itself, but not those of Python
@@ -135,19 +135,13 @@ class _Case:
         def side() -> float:
             place = self.directory / f"written-{next(self.numbers)}"
             prepare(place)
-            seconds = _timed(lambda: write(place))
+            seconds = timed(lambda: write(place))()
             shutil.rmtree(place)
             return seconds
 
         return side
 
 
-def _timed(work: Callable[[], object]) -> float:
-    with stopwatch() as watch:
-        work()
-    return watch.seconds
-
-
 def noop(frame: Callable[[], DataFrame]) -> Side:
     """Return a side that reads every column and discards it."""
-    return lambda: _timed(lambda: frame().write.format("noop").mode("overwrite").save())
+    return timed(lambda: frame().write.format("noop").mode("overwrite").save())
