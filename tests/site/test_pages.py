@@ -98,6 +98,25 @@ def test_every_public_name_is_in_the_reference():
     assert set(seglog.types.__all__) <= shown
 
 
+def test_every_module_that_is_promised_to_be_stable_has_a_page_in_the_reference():
+    shown = {page.module: set(page.names) for page in api.pages()}
+    assert {"seglog", "seglog.server", "seglog.spark", "seglog.table", "seglog.testing"} <= api.promised()
+    assert api.promised() <= shown.keys()
+    assert all(shown.values())
+
+
+def test_the_reference_has_every_program_of_spark_and_every_promised_name_that_a_page_imports():
+    shown = {f"{page.module}.{name}" for page in api.pages() for name in page.names}
+    texts = "\n".join((ROOT / source).read_text("utf-8") for source in site_paths() if source.endswith(".md"))
+    imports = re.findall(r"^ *from (seglog[\w.]*) import ([\w, ]+)", texts, flags=re.MULTILINE)
+    imported = {f"{module}.{name.split()[0]}" for module, names in imports for name in names.split(",")}
+    programs = {path.parent.name for path in (ROOT / "src" / "seglog" / "spark").glob("*/__main__.py")}
+    promised = {name for name in imported if name.rpartition(".")[0].startswith(tuple(api.promised() - {"seglog"}))}
+    assert len(promised) > 15
+    assert promised - shown == set()
+    assert {name for name in programs if f"seglog.spark.{name}.{name}" not in shown} == set()
+
+
 def test_the_readme_is_short_and_shows_a_picture_that_knows_dark_mode():
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 200

@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import seglog
 import seglog.aio
+import seglog.client
 import seglog.replication
 import seglog.serializers
+import seglog.server
+import seglog.spark
 import seglog.storage
+import seglog.table
 import seglog.telemetry
+import seglog.testing
 import seglog.types
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import ModuleType
+
+STABILITY = Path(__file__).parents[2] / "docs" / "stability.md"
+OF_JOBS = (
+    *("ingest.ingest", "ingest.read_source", "ingest.create_topic", "ingest.IngestReport"),
+    *("snapshot.snapshot", "snapshot.bootstrap", "snapshot.Bootstrap"),
+    *("export.export", "export.ExportReport", "load.load", "replay.replay", "replay.classroom.Classroom"),
+    *("audit.audit", "audit.read_checkpoint", "audit.AuditReport", "audit.LogAudit", "audit.Finding"),
+    *("compact.compact", "compact.CompactedLog"),
+)
+"""The names of the packages of `seglog.spark` that are programs, too."""
+OF_SPARK = ("session.local_session", "progress.lag", "progress.Lag", "read.explain.explain_read")
+OWN_TESTS = "internals"  # of seglog.testing: for the tests of seglog only
 
 
 class Page(NamedTuple):
-    """A page of the reference. module: whose names it shows; about: its first paragraph."""
+    """A page of the reference.
+
+    module: whose names it shows, those of its modules with a dot; about: its first paragraph.
+    """
 
     file: str
     title: str
@@ -31,13 +53,14 @@ class Page(NamedTuple):
 
 def _home(module: str, name: str) -> str:
     """Return where a public name is defined: mkdocstrings reads the source there."""
-    loaded = importlib.import_module(module)
-    if place := _homes(loaded).get(name):
-        return f"seglog.{place}"
-    found = getattr(loaded, name)
+    place, _, last = f"{module}.{name}".rpartition(".")
+    loaded = importlib.import_module(place)
+    if home := _homes(loaded).get(last):
+        return f"seglog.{home}"
+    found = getattr(loaded, last)
     if inspect.isroutine(found) or inspect.isclass(found):
         return f"{found.__module__}.{found.__qualname__}"
-    return f"{module}.{name}"
+    return f"{place}.{last}"
 
 
 def _public(module: ModuleType) -> tuple[str, ...]:
@@ -54,6 +77,21 @@ def _homes(module: ModuleType) -> dict[str, str]:
     """Return where a module loads its names from when they are first used."""
     found: dict[str, str] = getattr(module, "_HOME", {})
     return found
+
+
+def _of_modules(package: ModuleType, *, without: str) -> tuple[str, ...]:
+    """Return the public names of the modules of a package, each with its module."""
+    modules = [one.name for one in pkgutil.iter_modules(package.__path__) if one.name != without]
+    return tuple(
+        f"{name}.{one}" for name in modules for one in _public(importlib.import_module(f"{package.__name__}.{name}"))
+    )
+
+
+def promised() -> set[str]:
+    """Return the modules that docs/stability.md lists as public."""
+    _, _, text = STABILITY.read_text("utf-8").partition("\n## What is public\n")
+    listed, _, _ = text.partition("\n## ")
+    return {name.removesuffix(".*") for name in re.findall(r"`(seglog(?:\.\w+)*(?:\.\*)?)`", listed)}
 
 
 def is_error(name: str) -> bool:
@@ -88,6 +126,20 @@ def pages() -> list[Page]:
             _public(seglog.aio),
         ),
         Page(
+            "client.md",
+            "seglog.client",
+            "seglog.client",
+            "Clients of a server. What they return is in `seglog.types`.",
+            _public(seglog.client),
+        ),
+        Page(
+            "server.md",
+            "seglog.server",
+            "seglog.server",
+            "A server in a program of yours. Needs the extra `seglog[server]`.",
+            _public(seglog.server),
+        ),
+        Page(
             "replication.md",
             "seglog.replication",
             "seglog.replication",
@@ -109,11 +161,33 @@ def pages() -> list[Page]:
             _public(seglog.storage),
         ),
         Page(
+            "table.md",
+            "seglog.table",
+            "seglog.table",
+            "Topics as Apache Iceberg tables. Needs the extra `seglog[table]`.",
+            _public(seglog.table),
+        ),
+        Page(
+            "spark.md",
+            "seglog.spark",
+            "seglog.spark",
+            'Functions for Spark. Format "seglog" and its options are in the guide to Spark. Needs the extra '
+            "`seglog[spark]`.",
+            (*_public(seglog.spark), *OF_SPARK, *OF_JOBS),
+        ),
+        Page(
             "telemetry.md",
             "seglog.telemetry",
             "seglog.telemetry",
             "Traces and metrics with OpenTelemetry.",
             _public(seglog.telemetry),
+        ),
+        Page(
+            "testing.md",
+            "seglog.testing",
+            "seglog.testing",
+            "Tools for tests: a suite for storages, failures, power cuts, damage, and a broker for Kafka's clients.",
+            _of_modules(seglog.testing, without=OWN_TESTS),
         ),
         Page(
             "errors.md",

@@ -11,15 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from seglog.server.serving import serve as serve
-    from seglog.server.settings import Limits as Limits
-    from seglog.server.settings import Settings as Settings
+    from seglog.server.serving import serve
+    from seglog.server.settings import Limits, Settings
 
-_HOME = {"Limits": "settings", "Settings": "settings", "serve": "serving"}
+__all__ = ["Limits", "Settings", "serve"]
+
+_MODULES = {"Limits": "settings", "Settings": "settings", "serve": "serving"}
 
 
 def __getattr__(name: str) -> object:
     """Import a public name from its module at first use: the server's dependencies take a while to load."""
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"module 'seglog.server' has no attribute {name!r}")
-    return getattr(import_module(f"seglog.server.{_HOME[name]}"), name)
+    return getattr(import_module(f"seglog.server.{_MODULES[name]}"), name)

@@ -69,9 +69,8 @@ def export(
         spark: The session.
         path: A log, a topic or a broker's directory.
         destination: The directory to write.
-        start, stop: An offset (one log), offsets (topic -> partition -> offset) or a time, which means the first record
-        at
-            or after it; stop is exclusive.
+        start, stop: An offset (one log), offsets (topic -> partition -> offset) or a time, which means the first
+            record at or after it; stop is exclusive.
         mode: "error", "ignore", "overwrite" or "append"; see the module.
         by_date: One directory per day of the timestamp (UTC), `date=2024-05-01`.
         compression: Of the Parquet files.

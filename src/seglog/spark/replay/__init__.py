@@ -60,15 +60,13 @@ def replay(
         spark: The session.
         path: A log, a topic or a broker's directory.
         machine: The state machine; see `Machine`.
-        stop: The states before this offset (one log), these offsets (topic -> partition -> offset) or the first record
-        at
-            or after this time; default: everything present now.
+        stop: The states before this offset (one log), these offsets (topic -> partition -> offset) or the first
+            record at or after this time; default: everything present now.
         per: "key" or "partition".
         plan: "partition" or "shuffle"; see the module.
         include_headers: Pass records with their headers.
         incomplete: Accept a log from which retention or compaction removed records; a machine that needs all of them
-        then
-            ends in another state.
+            then ends in another state.
         snapshots: A directory that all executors have, or `Snapshots`, as of `seglog.replay`: each task continues from
             the newest snapshot of its partition, and stores one at its end. Both use the same snapshots (of
             `PerKey(machine)` if per is "key"). Not with plan="shuffle".

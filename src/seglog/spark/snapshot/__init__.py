@@ -98,15 +98,14 @@ def bootstrap(
     Args:
         spark: The session.
         path: A log, a topic or a broker's directory.
-        as_of: The state before this offset (one log), these offsets (topic -> partition -> offset) or the first record
-        at
-            or after this time; default: everything present now.
+        as_of: The state before this offset (one log), these offsets (topic -> partition -> offset) or the first
+            record at or after this time; default: everything present now.
         tombstones: Keep a key whose latest record is a tombstone, with a null value.
         include_headers: Add the column headers.
         plan: "partition" or "shuffle"; see the module.
         incomplete: Accept an `as_of` inside a compacted log, where older values of later updated keys are gone.
-        Otherwise
-            the DataFrame fails with OffsetCompacted if a compaction removed records before its evaluation: repeat it.
+            Otherwise the DataFrame fails with OffsetCompacted if a compaction removed records before its evaluation:
+            repeat it.
 
     Raises:
         InvalidArgument, OffsetOutOfRange: as_of or plan is invalid.
