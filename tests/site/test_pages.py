@@ -11,7 +11,7 @@ import yaml
 
 from seglog.cli import catalog
 from seglog.cli.frame import Verbs, load
-from tools.docs_site import api, options
+from tools.docs_site import api, commands, options
 from tools.docs_site.pages import ROOT, BrokenLink, relinked, site_paths
 
 PATHS = {"README.md": "index.md", "docs/a.md": "a.md", "docs/sub/b.md": "sub/b.md", "docs/p.svg": "p.svg"}
@@ -85,6 +85,38 @@ def test_every_option_is_described_and_its_flag_exists(family):
     command = command.commands[verb] if isinstance(command, Verbs) else command
     flags = {flag for param in command.params for flag in param.opts} if command else set()
     assert set(family.flags.values()) <= flags
+
+
+def rows_of(heading: str) -> dict[str, str]:
+    """Return the rows of a table of docs/options.md: each option name -> the commands that have it, as text."""
+    _, _, text = options.PAGE.read_text("utf-8").partition(f"\n## {heading}\n")
+    found: dict[str, str] = {}
+    for shown, of in re.findall(r"^\| `(-.*?)` \| (.*?) \| ", text.partition("\n## ")[0], flags=re.MULTILINE):
+        for name in re.findall(r"(?<!\S)--?[\w-]+", shown):
+            found[name] = f"{found.get(name, '')} {of}"
+    return found
+
+
+def test_the_page_of_options_lists_every_option_of_every_command():
+    rows = rows_of("Options of the commands")
+    assert {"--otel", "--lease", "--holder", "--wait", "--version"} <= rows.keys()
+    named = set()
+    for name, command in commands.commands().items():
+        for flag in {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}:
+            if flag.startswith("-"):
+                named.add(flag)
+                assert f"`{name or 'seglog'}`" in rows[flag] or "all commands" in rows[flag], (name, flag)
+    assert named == rows.keys()
+
+
+def test_the_page_of_options_lists_every_option_of_every_program_of_spark():
+    rows = rows_of("Options of Spark's programs")
+    named = set()
+    for name, parser in commands.parsers().items():
+        for flag in set(parser._option_string_actions) - {"-h", "--help"}:
+            named.add(flag)
+            assert f"`{name}`" in rows[flag] or "all programs" in rows[flag], (name, flag)
+    assert named == rows.keys()
 
 
 def test_every_public_name_is_in_the_reference():

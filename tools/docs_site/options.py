@@ -1,4 +1,6 @@
-"""docs/options.md: every option of a log, a topic and a server, from the classes and their docstrings.
+"""docs/options.md: every option of a log, a topic, a server, a command and a program.
+
+What a class has is from its docstring, the others are from the parsers (`commands`).
 
 `python -m tools.docs_site.options` writes the page; a test compares the two.
 """
@@ -17,6 +19,7 @@ from seglog.config import LogConfig, Retention
 from seglog.kafka.settings import KafkaSettings
 from seglog.server.settings import Limits, Settings
 from seglog.topic.idempotency.memory import OnceWindow
+from tools.docs_site import commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,8 +154,8 @@ def page() -> str:
         + "".join(section(family) for family in families())
         + "\n## Environment variables\n\n| variable | meaning |\n|---|---|\n"
         + variables
-        + "\nThe options of Spark's source and sink are on the page on [Spark](spark.md), those of each command\n"
-        "on the page on the [command line](cli.md).\n"
+        + commands.sections()
+        + "\nThe options of Spark's source and sink are on the page on [Spark](spark.md).\n"
     )
 
 
