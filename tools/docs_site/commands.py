@@ -19,8 +19,8 @@ from seglog.cli.frame import Verbs, load
 HEAD = """
 ## Options of the commands
 
-All options of the `seglog` command, sorted by name. The page on the [command line](cli.md) shows them
-by command. Every command and program has `--help`, too.
+All options of the `seglog` command, sorted by name. The page on the
+[command line](cli.md) shows them by command. Every command and program has `--help`, too.
 """
 PROGRAMS_HEAD = """
 ## Options of Spark's programs

@@ -92,7 +92,7 @@ def services_of(
         services.archiving = _archiving(broker, settings, say, leads=following is None)
     if settings.table is not None:
         services.tables = _tables(broker, settings, say)
-        services.value_schemas = _value_schemas(settings.table)
+        services.value_schemas = _value_schemas(settings.table, settings.table_catalog)
     services.metrics.watch(StateMetrics(services), broker.topics)
     if following is None:
         services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
@@ -125,14 +125,15 @@ def _tables(broker: Broker, settings: Settings, say: Callable[[str], None]) -> B
         active=settings.table_all,
         latest=settings.table_latest,
         schema=named_schema(settings.table_schema),
+        catalog=settings.table_catalog,
     )
     return BackgroundTables(tables, settings.table_seconds, say)
 
 
-def _value_schemas(place: str) -> ValueSchemas:
+def _value_schemas(place: str, catalog: dict[str, str] | None) -> ValueSchemas:
     from seglog.table.value_schemas import ValueSchemas  # noqa: PLC0415 - only servers with tables need it
 
-    return ValueSchemas(place)
+    return ValueSchemas(place, catalog)
 
 
 def app_of(services: Services) -> ASGIApp:

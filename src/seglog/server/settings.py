@@ -94,13 +94,14 @@ class Settings:
         table_all: Take active segments into the tables, too.
         table_latest: Keep a table of the newest records of each topic, too.
         table_schema: "infer", or a file with the schema of values: let their fields be typed columns, too.
+        table_catalog: Properties of a pyiceberg catalog for the tables. None: the file catalog.db in the warehouse.
         follow: The URL of a server that this one copies and only reads.
         follow_token: The token for that server.
         limits: What the server holds and waits for.
 
     Raises:
         ConfigError: If other machines can reach the address without tokens and `anonymous` is not given, or if the
-            port, the TLS files or the spool are invalid.
+            port, the TLS files or the spool are invalid, or a catalog is given for no tables.
     """
 
     host: str = "127.0.0.1"
@@ -118,6 +119,7 @@ class Settings:
     table_all: bool = False
     table_latest: bool = False
     table_schema: str | None = None
+    table_catalog: dict[str, str] | None = field(default=None, repr=False)  # a property may be a password
     follow: str | None = None
     follow_token: str | None = None
     limits: Limits = field(default_factory=Limits)
@@ -129,6 +131,8 @@ class Settings:
             raise ConfigError("TLS needs both a certificate and its key; give --tls-cert and --tls-key")
         if self.spool is not None and not self.spool.is_dir():
             raise ConfigError(f"{self.spool} is not a directory; the spool needs an existing one")
+        if self.table_catalog is not None and self.table is None:
+            raise ConfigError("there are properties of a catalog, and no tables; give --table WAREHOUSE, too")
         if not self.is_local and self.tokens is None and not self.anonymous:
             raise ConfigError(
                 f"other machines can reach {self.host}, and there are no tokens: anyone could read, write and delete; "

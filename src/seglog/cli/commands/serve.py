@@ -17,6 +17,7 @@ from seglog.cli.leading import LEASE, lead
 from seglog.cli.location import LocalPath, token_of
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import dest
+from seglog.cli.table_catalog import catalog_from, catalog_option
 from seglog.errors import InvalidArgument, MissingExtra
 from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
@@ -93,6 +94,7 @@ def _serve(args: Args) -> int:
         table_all=args.table_all,
         table_latest=args.table_latest,
         table_schema=args.table_schema,
+        table_catalog=catalog_from(args.table_catalog, "--table-catalog"),
         follow=args.follow,
         follow_token=None if args.follow is None else token_of(args),
         limits=Limits(**named),
@@ -240,6 +242,7 @@ COMMANDS = (
                 metavar="infer|FILE",
                 help="let the fields of JSON values be typed columns, too (see `seglog table sync --schema`)",
             ),
+            catalog_option("--table-catalog"),
             option("--kafka", metavar="HOST:PORT", help="also listen here for Kafka's clients; 127.0.0.1:9092, say"),
             option(
                 "--kafka-advertise",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from seglog.cli.frame import Args, Command, Verbs, argument, flag, option
 from seglog.cli.location import LocalPath
-from seglog.errors import InvalidArgument
+from seglog.cli.table_catalog import catalog_from, catalog_option
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_duration
@@ -43,7 +43,7 @@ def _sync(args: Args) -> int:
         hold=args.hold,
         schema=named_schema(args.schema),
         snapshots=None if args.snapshots is None else timedelta(seconds=args.snapshots),
-        catalog=_catalog(args),
+        catalog=catalog_from(args.catalog, "--catalog"),
     ) as tables:
         if args.interval is None:
             for report in tables.step():
@@ -77,7 +77,7 @@ def _info(args: Args) -> int:
     require_pyiceberg()
     from seglog.table.describe import describe
 
-    for one in describe(args.warehouse, _catalog(args)):
+    for one in describe(args.warehouse, catalog_from(args.catalog, "--catalog")):
         if args.json:
             output.say_json(asdict(one))
             continue
@@ -107,26 +107,9 @@ def _release(args: Args) -> int:
     return Exit.OK
 
 
-def _catalog(args: Args) -> dict[str, str] | None:
-    if not args.catalog:
-        return None
-    pairs = [text.partition("=") for text in args.catalog]
-    for name, sign, _ in pairs:
-        if not name or not sign:
-            raise InvalidArgument(
-                f"--catalog {name!r}: write KEY=VALUE, such as type=rest or uri=http://127.0.0.1:8181"
-            )
-    return {name: value for name, _, value in pairs}
-
-
 _ROOT = argument("root", help="a log's directory, a topic, or a directory of topics", type=LocalPath())
 _WAREHOUSE = argument("warehouse", metavar="WAREHOUSE", help="the directory of the tables")
-_CATALOG = option(
-    "--catalog",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="a property of another pyiceberg catalog; repeat it; default: WAREHOUSE/catalog.db",
-)
+_CATALOG = catalog_option("--catalog")
 
 COMMANDS = (
     Verbs(
