@@ -137,6 +137,9 @@ def test_the_guide_lists_every_metric_and_the_dashboard_names_only_what_exists(r
     guide = (DEPLOY.parent / "docs" / "howto" / "monitoring.md").read_text()
     listed = set(re.findall(r"\bseglog_\w+", guide))
     assert {name for name in known if not name.endswith(PARTS)} - listed == set()
+    _, _, alerts = guide.partition("\n## What to alert on\n")
+    alerts = set(re.findall(r"\bseglog_\w+", alerts.partition("\n## ")[0]))
+    assert {name for name in alerts if not any(name in query for query in queries)} == set()
     known.setdefault("seglog_table_age_seconds", set())  # only of a server with --table
     for query in [*queries, *re.findall(r"`([^`\n]*seglog_[^`\n]*)`", guide)]:
         named = set(re.findall(r"\bseglog_\w+", query))
@@ -145,5 +148,10 @@ def test_the_guide_lists_every_metric_and_the_dashboard_names_only_what_exists(r
             label.strip() for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(",")
         }
         assert labels - FUNCTIONS <= set().union(*(known[name] for name in named & known.keys())), query
-    texts = [(panel["title"], panel["gridPos"]) for panel in board["panels"]]
-    assert len({(place["x"], place["y"]) for _, place in texts}) == len(texts)  # no panel covers another
+    places = [panel["gridPos"] for panel in board["panels"]]
+    cells = [
+        (one["x"] + right, one["y"] + down) for one in places for right in range(one["w"]) for down in range(one["h"])
+    ]
+    assert len(set(cells)) == len(cells)  # no panel covers another
+    assert max(right for right, _ in cells) < 24  # the columns of a dashboard
+    assert len({panel["id"] for panel in board["panels"]}) == len(places)
