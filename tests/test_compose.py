@@ -1,31 +1,38 @@
-"""deploy/compose.yaml: its services run here as processes, with its own commands, and its dashboard knows them."""
+"""deploy/compose.yaml: its services run here as processes, with its own commands and those of the guide to Docker.
+
+Its dashboard names only metrics that they have.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import click
 import httpx
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.cli.parsing import parse
 from tests.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 PARTS = ("_bucket", "_sum", "_count", "_created")  # of a histogram or a counter
 SEGLOG = Path(sys.executable).with_name("seglog")
+GUIDE = DEPLOY.parent / "docs" / "howto" / "docker.md"
 # What the queries of a dashboard consist of, apart from metrics and labels.
 FUNCTIONS = {"sum", "max", "by", "rate", "histogram_quantile", "label_values", "instance", "le"}
 
@@ -55,11 +62,59 @@ def tokens(directory: Path) -> tuple[Path, str]:
     return directory / "secrets", shown.rpartition(" ")[2].strip()
 
 
-class Service:
-    """A service of the file as a process: its command, with the addresses and directories of this machine."""
+def guide() -> list[list[str]]:
+    """Return the words of every command that the guide to Docker shows."""
+    text = "".join(re.findall(r"```console\n(.*?)```", GUIDE.read_text("utf-8"), flags=re.DOTALL))
+    lines = [line.removeprefix("$ ") for line in text.replace("\\\n", " ").splitlines() if line.startswith("$ ")]
+    return [shlex.split(one, comments=True) for line in lines for one in line.split(" && ")]
 
-    def __init__(self, name: str, replaced: dict[str, str], environment: dict[str, str]) -> None:
-        words = [replaced.get(word, word) for word in SERVICES[name]["command"]]
+
+def seglog_part(words: list[str]) -> list[str]:
+    """Return what a command passes to `seglog`, in a container or here; nothing if it does not."""
+    if words[:3] == ["docker", "compose", "run"]:
+        return words[next(at for at, word in enumerate(words) if word in SERVICES) + 1 :]
+    if words[0] == "seglog" or words[:2] == ["docker", "run"]:  # the image has the same name
+        return words[words.index("seglog") + 1 :]
+    return []
+
+
+def test_what_the_guide_to_docker_passes_to_seglog_is_a_command_of_it():
+    with pytest.raises(click.UsageError, match="--no-such"):
+        parse(["serve", "/data", "--no-such"])
+    parsed = [parse(part) for part in map(seglog_part, guide()) if part]
+    assert [context.info_name for context in parsed] == ["token", "promote", "serve"]
+
+
+def test_the_other_commands_of_the_guide_to_docker_name_services_and_files_that_exist():
+    others = [words for words in guide() if not seglog_part(words)]
+    for words in others:
+        match words:
+            case ["docker", "compose", "stop", *services]:
+                assert services
+                assert set(services) <= set(SERVICES)
+            case ["docker", "compose", "up", *options]:
+                assert set(options) <= {"--build", "-d"}
+            case ["docker", "build", "-f", file, "-t", "seglog", "."]:
+                assert (DEPLOY.parent / file).is_file()
+            case ["docker", "run", *options, "seglog"]:
+                assert "/data" in " ".join(options)
+            case ["cd", directory]:
+                assert (DEPLOY.parent / directory).is_dir()
+            case ["sh", script]:
+                assert (DEPLOY / script).is_file()
+            case ["curl", "-s", address]:
+                ports = [port for one in SERVICES.values() for port in one.get("ports", ())]
+                assert any(f":{address.partition(':')[2].partition('/')[0]}:" in port for port in ports)
+            case _:
+                raise AssertionError(words)
+    assert len(others) > 5
+
+
+class Service:
+    """A service of the file as a process: a command of it, with the addresses and directories of this machine."""
+
+    def __init__(self, command: Sequence[str], replaced: dict[str, str], environment: dict[str, str]) -> None:
+        words = [replaced.get(word, word) for word in command]
         self._process = subprocess.Popen(
             [SEGLOG, *words], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
         )
@@ -69,8 +124,19 @@ class Service:
         ).replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - the address of the container
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.communicate(timeout=60)
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.communicate(timeout=60)
+
+
+class Running(NamedTuple):
+    """The services that run, an operator's token and that of the metrics, and what `/data` and others are here."""
+
+    server: Service
+    follower: Service
+    operator: str
+    watcher: str
+    followed: dict[str, str]
 
 
 def metrics(url: str, token: str) -> dict[str, set[str]]:
@@ -85,11 +151,8 @@ def metrics(url: str, token: str) -> dict[str, set[str]]:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Service, str, str]]:
-    """Run the store, the server and the follower, with a record and a group.
-
-    Yields server, follower, an operator's token, and the metrics' one.
-    """
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Run the store, the server and the follower, with a record and a group."""
     pytest.importorskip("obstore")
     pytest.importorskip("moto.server")
     from moto.server import ThreadedMotoServer  # noqa: PLC0415 - checked above
@@ -102,22 +165,23 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service,
     environment = {**SERVICES["server"]["environment"], "AWS_ENDPOINT_URL": f"http://{host}:{port}"}
     httpx.put(f"{environment['AWS_ENDPOINT_URL']}/archive").raise_for_status()
     names = {"3000": "0", "/run/secrets/server": str(secrets / "server.json")}
-    server = Service("server", {**names, "/data": str(place / "server")}, environment)
+    server = Service(SERVICES["server"]["command"], {**names, "/data": str(place / "server")}, environment)
     followed = {"/data": str(place / "follower"), "http://server:3000": server.url}
-    follower = Service("follower", {**names, **followed, "/run/secrets/follower": str(secrets / "follower")}, {})
+    followed |= {**names, "/run/secrets/follower": str(secrets / "follower")}
+    follower = Service(SERVICES["follower"]["command"], followed, {})
     with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {operator}"}, timeout=30) as client:
         client.post("/topics", json={"name": "orders", "partitions": 1}).raise_for_status()
         client.post("/topics/orders/records?ack=archived", content=b"one").raise_for_status()
         client.post("/groups/billing/offsets", json={"offsets": {"orders": {"0": 0}}}).raise_for_status()
         until(lambda: client.get(f"{follower.url}/topics/orders/partitions/0/records/0").content == b"one")
-    yield server, follower, operator, (secrets / "metrics").read_text().strip()
+    yield Running(server, follower, operator, (secrets / "metrics").read_text().strip(), followed)
     follower.stop()
     server.stop()
     store.stop()
 
 
 def test_a_record_reaches_the_follower_and_the_archive(running):
-    server, follower, operator, watcher = running
+    server, follower, operator, watcher, _ = running
     with httpx.Client(headers={"Authorization": f"Bearer {operator}"}, timeout=30) as client:
         assert client.get(f"{follower.url}/topics/orders/partitions/0/records/0").content == b"one"
         assert client.post(f"{follower.url}/topics/orders/records", content=b"no").status_code == 403
@@ -125,8 +189,8 @@ def test_a_record_reaches_the_follower_and_the_archive(running):
     assert metrics(server.url, watcher)["seglog_archive_age_seconds"] == set()
 
 
-def test_the_guide_lists_every_metric_and_the_dashboard_names_only_what_exists(running):
-    server, follower, _, watcher = running
+def test_the_monitoring_guide_lists_every_metric_and_the_dashboard_names_only_what_exists(running):
+    server, follower, _, watcher, _ = running
     known = metrics(server.url, watcher)
     for name, labels in metrics(follower.url, watcher).items():
         known.setdefault(name, set()).update(labels)
@@ -134,14 +198,14 @@ def test_the_guide_lists_every_metric_and_the_dashboard_names_only_what_exists(r
     queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
     queries += [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
     assert len(queries) > 20
-    guide = (DEPLOY.parent / "docs" / "howto" / "monitoring.md").read_text()
-    listed = set(re.findall(r"\bseglog_\w+", guide))
+    page = (DEPLOY.parent / "docs" / "howto" / "monitoring.md").read_text()
+    listed = set(re.findall(r"\bseglog_\w+", page))
     assert {name for name in known if not name.endswith(PARTS)} - listed == set()
-    _, _, alerts = guide.partition("\n## What to alert on\n")
+    _, _, alerts = page.partition("\n## What to alert on\n")
     alerts = set(re.findall(r"\bseglog_\w+", alerts.partition("\n## ")[0]))
     assert {name for name in alerts if not any(name in query for query in queries)} == set()
     known.setdefault("seglog_table_age_seconds", set())  # only of a server with --table
-    for query in [*queries, *re.findall(r"`([^`\n]*seglog_[^`\n]*)`", guide)]:
+    for query in [*queries, *re.findall(r"`([^`\n]*seglog_[^`\n]*)`", page)]:
         named = set(re.findall(r"\bseglog_\w+", query))
         assert named <= known.keys() or query.startswith("curl"), query
         labels = set(re.findall(r"(\w+)=~", query)) | {
@@ -155,3 +219,23 @@ def test_the_guide_lists_every_metric_and_the_dashboard_names_only_what_exists(r
     assert len(set(cells)) == len(cells)  # no panel covers another
     assert max(right for right, _ in cells) < 24  # the columns of a dashboard
     assert len({panel["id"] for panel in board["panels"]}) == len(places)
+
+
+def test_the_follower_takes_over_with_the_commands_of_the_guide(running):  # the last one: it stops the services
+    stop, *commands = [
+        words for words in guide() if words[:3] in (["docker", "compose", "stop"], ["docker", "compose", "run"])
+    ]
+    promote, serve = map(seglog_part, commands)
+    for name in stop[3:]:
+        getattr(running, name).stop()
+    subprocess.run([SEGLOG, *(running.followed.get(word, word) for word in promote)], check=True, capture_output=True)
+    leader = Service(serve, running.followed, {})
+    try:
+        with httpx.Client(
+            base_url=leader.url, headers={"Authorization": f"Bearer {running.operator}"}, timeout=30
+        ) as client:
+            assert client.post("/topics/orders/records", content=b"two").json()["offset"] == 1
+            records = [client.get(f"/topics/orders/partitions/0/records/{offset}").content for offset in range(2)]
+            assert records == [b"one", b"two"]
+    finally:
+        leader.stop()

@@ -3,26 +3,31 @@ from __future__ import annotations
 import importlib
 import io
 import itertools
+import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
 import seglog
-from seglog.cli import build_program, catalog
+from seglog.cli import catalog
 from seglog.cli.frame import load
 from seglog.errors import InvalidArgument
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from tests.cli import reference
+from tests.cli.parsing import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 COMMANDS = list(catalog.COMMANDS)
+ROOT = Path(__file__).parents[2]
 
 
 def each_command() -> list[tuple[str, click.Command]]:
@@ -69,17 +74,19 @@ def words_of(example: str) -> list[str]:
     lexer.whitespace_split = True
     words = list(lexer)
     after = words[words.index("seglog") + 1 :]
-    return list(itertools.takewhile(lambda word: word not in ("|", "<", ">"), after))
+    return list(itertools.takewhile(lambda word: word not in ("|", "||", "<", ">"), after))
 
 
-def parse(words: list[str]) -> None:
-    """Parse a command line as the program does, and run nothing."""
-    command: click.Command = build_program()
-    context = None
-    while isinstance(command, click.Group):
-        context = command.make_context(words[0], list(words), parent=context)
-        _, command, words = command.resolve_command(context, [*context._protected_args, *context.args])
-    command.make_context(command.name, list(words), parent=context)
+def test_every_command_in_a_block_of_a_page_is_one() -> None:
+    commands = []
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        blocks = re.findall(r"```(?:sh|text|console)\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL)
+        lines = "".join(blocks).replace("\\\n", " ").splitlines()
+        commands += [re.sub(r"\s#.*", "", line) for line in lines if re.match(r"(\$ )?(\w+=\S+ )*seglog [^\[]+$", line)]
+    assert len(commands) > 250
+    for command in commands:
+        with suppress(click.exceptions.Exit):  # --help, --version
+            parse(words_of(command))
 
 
 @pytest.mark.parametrize(("words", "command"), EACH, ids=NAMES)
