@@ -179,6 +179,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
 
 
+PROOF_SECONDS = 1200  # a proof may take longer than other tests, and CI's machines are not equally fast
 SESSIONS = ("streams", "jobs", "spark")  # of Spark: one alone would take longer than everything else
 LONGEST = (  # directories and files with the longest groups and tests
     "attack",
@@ -223,6 +224,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order: dict[int, int] = {}
     for item in items:
         order[id(item)] = turn(item.path)
+        if item.get_closest_marker("proof") and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PROOF_SECONDS))
         if "spark" in getattr(item, "fixturenames", ()):
             session = session_of(item.path)
             item.add_marker(pytest.mark.xdist_group(session))

@@ -85,6 +85,9 @@ class Trial(Protocol):
         ...
 
 
+STEPS = [pytest.param(3, marks=pytest.mark.proof), pytest.param(1, marks=pytest.mark.deep)]
+
+
 class Counts(NamedTuple):
     """calls: of a healthy run; runs: how many a fault met; raised, poisoned: of these, how many ended so; distinct: how
     many different states they left to the next opening, by files and ledger. Equal ones are opened once.
@@ -108,18 +111,25 @@ Mend = Callable[[Storage], object]
 
 
 def sweep(
-    scenario: Scenario, known: Ledger, begin: Begin, faults: Iterable[Planned], *, mend: Mend | None = None
+    scenario: Scenario,
+    known: Ledger,
+    begin: Begin,
+    faults: Iterable[Planned],
+    *,
+    mend: Mend | None = None,
+    step: int = 1,
 ) -> Counts:
     """Run a scenario with each fault at its first call, its second, and so on until it meets none any more.
 
-    mend: what an operator does first to a log that is left.
+    mend: what an operator does first to a log that is left. step: 3 lets a fault strike at every third call, the next
+    fault at the calls after those, so that each call meets a third of the faults.
     """
     seen: set[Hashable] = set()
     with begin(None) as trial:
         scenario.run(trial.storage, Witness(known))
         total = Counts(calls=len(trial.calls))
-    for fault in faults:
-        at, struck = 1, True
+    for number, fault in enumerate(faults):
+        at, struck = 1 + number % step, True
         while struck:
             plan = fault(at)
             try:
@@ -127,7 +137,7 @@ def sweep(
             except BaseException as error:
                 error.add_note(f"{scenario.name!r} with {plan}")
                 raise
-            total, at = total.plus(counts), at + 1
+            total, at = total.plus(counts), at + step
     return total._replace(distinct=len(seen))
 
 

@@ -21,7 +21,7 @@ from seglog.testing.ledger import Ledger
 from seglog.testing.power_loss import repeatable
 from tests.crash.fault_scenarios import BROKEN, MORE
 from tests.crash.scenarios import SCENARIOS, Scenario
-from tests.crash.sweep import Counts, Planned, run_once, sweep
+from tests.crash.sweep import STEPS, Counts, Planned, run_once, sweep
 from tests.proofs import Tell
 
 EVERY = [*SCENARIOS, *MORE, *BROKEN]
@@ -86,9 +86,11 @@ def _planned(fault: Fault, at: int) -> Fault:
     return replace(fault, at=at)
 
 
-@pytest.mark.proof
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("scenario", EVERY, ids=[scenario.name for scenario in EVERY])
-def test_whatever_call_of_the_storage_is_refused_nothing_acknowledged_is_lost(scenario: Scenario, tell: Tell) -> None:
+def test_whatever_call_of_the_storage_is_refused_nothing_acknowledged_is_lost(
+    scenario: Scenario, step: int, tell: Tell
+) -> None:
     template, known = MemoryStorage(), Ledger()
     scenario.prepare(template, known)
 
@@ -97,7 +99,8 @@ def test_whatever_call_of_the_storage_is_refused_nothing_acknowledged_is_lost(sc
         with repeatable():
             yield StorageTrial(template, fault)
 
-    counts = sweep(scenario, known, begin, faults(), mend=repair_storage if scenario in BROKEN else None)
+    mend = repair_storage if scenario in BROKEN else None
+    counts = sweep(scenario, known, begin, faults(), mend=mend, step=step)
     tell("refused calls of the storage", scenario=scenario.name, violations=0, **counts._asdict())
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -25,13 +26,14 @@ from seglog.testing.power_loss import repeatable
 from seglog.testing.system import LEGAL, READS, WRITES, FaultySystem, SystemFault
 from tests.crash.fault_scenarios import BROKEN, MORE
 from tests.crash.scenarios import SCENARIOS, Scenario
-from tests.crash.sweep import Planned, sweep
+from tests.crash.sweep import STEPS, Planned, run_once, sweep
 from tests.proofs import Tell
 
 EVERY = [*SCENARIOS, *MORE, *BROKEN]
 ERRORS = sorted({error for errors in LEGAL.values() for error in errors})
 LASTING = (errno.EROFS, errno.EACCES)  # who may not write now may not at the next call
 ONE_BYTE = 1e-9
+ROOM = 32 << 20
 
 
 def refusals() -> Iterator[Planned]:
@@ -43,10 +45,9 @@ def refusals() -> Iterator[Planned]:
 
 
 def shortages() -> Iterator[Planned]:
-    """Yield partial reads and writes: once, one byte at a time always, and until the disk is full."""
+    """Yield partial reads and writes: once, and until the disk is full."""
     for operations, error in ((READS, errno.EIO), (WRITES, errno.ENOSPC)):
         yield partial(_planned, SystemFault(operations=operations, moves=0.5))
-        yield partial(_planned, SystemFault(operations=operations, moves=ONE_BYTE, forever=True))
         for forever in (False, True):
             yield partial(_planned, SystemFault(operations=operations, moves=0.5, error=error, forever=forever))
 
@@ -95,6 +96,17 @@ def _syncs_that_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
 
 
+@pytest.fixture
+def fast_path(tmp_path: Path) -> Iterator[Path]:
+    """A directory for thousands of copies: in memory where the system has a file system there, and room on it."""
+    memory = Path("/dev/shm")  # noqa: S108 - what is put there has a random name, readable for its owner
+    if not memory.is_dir() or shutil.disk_usage(memory).free < ROOM:
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
 class Copies:
     """Copies of a prepared log, each in a directory of its own, gone when it has been looked at."""
 
@@ -117,15 +129,29 @@ class Copies:
             shutil.rmtree(root)
 
 
-@pytest.mark.proof
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("scenario", EVERY, ids=[scenario.name for scenario in EVERY])
 def test_whatever_system_call_goes_wrong_nothing_acknowledged_is_lost(
-    scenario: Scenario, tmp_path: Path, tell: Tell
+    scenario: Scenario, step: int, fast_path: Path, tell: Tell
 ) -> None:
-    copies = Copies(tmp_path, scenario)
+    copies = Copies(fast_path, scenario)
     mend = repair_storage if scenario in BROKEN else None
-    counts = sweep(scenario, copies.known, copies.begin, itertools.chain(refusals(), shortages()), mend=mend)
+    faults = itertools.chain(refusals(), shortages())
+    counts = sweep(scenario, copies.known, copies.begin, faults, mend=mend, step=step)
     tell("system calls gone wrong", scenario=scenario.name, violations=0, **counts._asdict())
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("operations", [READS, WRITES], ids=["reads", "writes"])
+@pytest.mark.parametrize("scenario", EVERY, ids=[scenario.name for scenario in EVERY])
+def test_a_system_that_moves_a_byte_at_a_time_is_only_slow(
+    scenario: Scenario, operations: frozenset[str], fast_path: Path
+) -> None:
+    copies = Copies(fast_path, scenario)
+    mend = repair_storage if scenario in BROKEN else None
+    slow = SystemFault(operations=operations, moves=ONE_BYTE, forever=True)
+    struck, _ = run_once(scenario, copies.known, copies.begin, slow, set(), mend)
+    assert struck
 
 
 # --- the faulty system itself, and what the sweep has found -----------------------------------------------------------
