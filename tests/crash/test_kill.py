@@ -6,6 +6,7 @@ done at once is in programs/log_writer.py and programs/broker_writer.py, what mu
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
@@ -73,7 +74,7 @@ def kill_at(child: Child, moment: Moment, hear: Any) -> None:
             time.sleep(moment.seconds)  # the moment itself: nothing is waited for
             child.kill()
             killed = True
-    assert killed, "the writer ended by itself"
+    assert killed, child.ending()
     assert child.reap() == -signal.SIGKILL
 
 
@@ -98,7 +99,7 @@ class LogRound:
         reader = self.zygote.fork(
             "log_reader", seed=self.draw.random(), path=self.path, keys=self.request["keys"], expose=expose
         )
-        assert next(reader.lines())["checks"] == 0
+        assert reader.line()["checks"] == 0
         return reader
 
     def cycle(self) -> None:
@@ -181,7 +182,7 @@ class BrokerRound:
             for number, expose in enumerate(("appended", "durable"))
         ]
         for reader in self.readers:
-            assert next(reader.lines())["checks"] == 0
+            assert reader.line()["checks"] == 0
 
     def cycle(self) -> None:
         """Let a process write, kill it, and look at what is there."""
@@ -235,6 +236,23 @@ def run_round(kind: type[LogRound] | type[BrokerRound], seed: int, root: Path) -
 def one_round(seed: int, root: Path) -> dict[str, int]:
     """Kill writers CYCLES times, those of a broker in every fourth round; return the counts."""
     return run_round(BrokerRound if seed % 4 == 3 else LogRound, seed, root)
+
+
+def test_what_ended_a_reader_is_in_the_message(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "log").close()
+    request = {"seed": 0, "keys": 0, "expose": "appended"}
+    with Zygote() as zygote:
+        raised = zygote.fork("log_reader", path=str(tmp_path / "none"), **request)
+        with pytest.raises(AssertionError, match=r"(?s)log_reader, process .*LogNotFound"):
+            raised.line()
+        with pytest.raises(AssertionError, match="LogNotFound"):
+            raised.say("caught up")
+        crashed = zygote.fork("log_reader", path=str(tmp_path / "log"), **request)
+        crashed.line()
+        os.kill(crashed.pid, signal.SIGSEGV)
+        crashed.reap()
+        with pytest.raises(AssertionError, match=r"(?s)ended with -11: .*log_reader\.py"):
+            crashed.answer("caught up")
 
 
 @pytest.mark.parametrize("seed", range(3))  # `make deep` runs many more

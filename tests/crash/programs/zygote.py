@@ -1,14 +1,16 @@
 """One warm process that forks others: what it has imported and compiled they need not, so that each costs milliseconds.
 
 It opens no log of a disk and has one thread. `Zygote` is what its parent, a test, holds: a child's lines come through a
-pipe, words to it go through another. A child has a session of its own, and dies with the zygote, which dies with the
-test: by the kernel (PDEATHSIG) and at the end of its socket. Knows no ledger.
+pipe, words to it go through another, and its errors, also those of native code, into a file that the parent reads when
+the child ends before its time. A child has a session of its own, and dies with the zygote, which dies with the test: by
+the kernel (PDEATHSIG) and at the end of its socket. Knows no ledger.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import importlib
 import json
 import os
@@ -17,14 +19,17 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import IO, Any, Protocol, Self
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_SECONDS = 60
 MESSAGE_BYTES = 65536
+RAISED = 1
+"""How a child ends after an error."""
 _PDEATHSIG = 1
 
 
@@ -78,22 +83,25 @@ def _child(request: dict[str, Any], out: int, heard: int) -> None:
     program.run(say, request)
 
 
-def _fork(request: dict[str, Any], out: int, heard: int, inherited: socket.socket) -> int:
+def _fork(request: dict[str, Any], out: int, heard: int, errors: int, inherited: socket.socket) -> int:
     tasks = Path("/proc/self/task")
     assert not tasks.exists() or len(list(tasks.iterdir())) == 1, "a zygote with threads must not fork"
     pid = os.fork()
     if pid:
-        os.close(out)
-        os.close(heard)
+        for descriptor in (out, heard, errors):
+            os.close(descriptor)
         return pid
-    code = 1
+    code = RAISED
     try:
         inherited.close()
+        os.dup2(errors, sys.stderr.fileno())
+        faulthandler.enable()
         _child(request, out, heard)
         code = 0
     except BaseException:  # noqa: BLE001 - whatever it is, its parent must hear of it
-        Say(out, heard)(failed=traceback.format_exc())
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(code)
 
 
@@ -114,13 +122,13 @@ def _warm() -> None:
 
 
 def main() -> None:
-    """Serve requests: a line of JSON and two descriptors to fork, or the pid of a child to wait for."""
+    """Serve requests: a line of JSON and three descriptors to fork, or the pid of a child to wait for."""
     die_with_parent()
     _warm()
     with socket.socket(fileno=int(sys.argv[1])) as control:
         control.sendall(b"ready")
         while True:
-            message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 2)
+            message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
             if not message:
                 return
             request = json.loads(message)
@@ -128,8 +136,8 @@ def main() -> None:
                 _, status = os.waitpid(request["reap"], 0)
                 answer = os.waitstatus_to_exitcode(status)
             else:
-                out, heard = descriptors
-                answer = _fork(request, out, heard, control)
+                out, heard, errors = descriptors
+                answer = _fork(request, out, heard, errors, control)
             control.sendall(json.dumps(answer).encode())
 
 
@@ -139,17 +147,28 @@ def main() -> None:
 class Child:
     """A forked process as its parent sees it. It is ended at the latest with the zygote's `with`."""
 
-    def __init__(self, zygote: Zygote, pid: int, lines: int, words: int) -> None:
+    def __init__(self, zygote: Zygote, program: str, pid: int, lines: int, words: int, errors: IO[bytes]) -> None:
         self._zygote = zygote
+        self._program = program
         self._lines = lines
         self._words = words
+        self._errors = errors
         self._rest = b""
         self.pid = pid
         self.status: int | None = None
 
     def say(self, word: str) -> None:
-        """Send it a word."""
-        os.write(self._words, word.encode())
+        """Send it a word; AssertionError with its errors if it has ended."""
+        try:
+            os.write(self._words, word.encode())
+        except BrokenPipeError:
+            raise AssertionError(self.ending()) from None
+
+    def ending(self) -> str:
+        """Wait until it is gone; return how it ended, and its errors."""
+        status = self.reap()
+        self._errors.seek(0)
+        return f"{self._program}, process {self.pid}, ended with {status}: {self._errors.read().decode() or 'no error'}"
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield its whole lines to the end; AssertionError for an error in it, or if it prints nothing."""
@@ -157,22 +176,25 @@ class Child:
             line, found, rest = self._rest.partition(b"\n")
             if found:
                 self._rest = rest
-                said = json.loads(line)
-                assert "failed" not in said, said["failed"]
-                yield said
+                yield json.loads(line)
                 continue
             ready, _, _ = select.select([self._lines], [], [], PATIENCE_SECONDS)
             assert ready, f"process {self.pid} has said nothing for {PATIENCE_SECONDS} s"
             data = os.read(self._lines, MESSAGE_BYTES)
             if not data:
+                assert self.reap() != RAISED, self.ending()
                 return
             self._rest += data
 
     def answer(self, word: str) -> dict[str, Any]:
         """Send a word and return the next line."""
         self.say(word)
+        return self.line()
+
+    def line(self) -> dict[str, Any]:
+        """Return the next line; AssertionError with its errors if it has ended."""
         line = next(self.lines(), None)
-        assert line is not None, f"process {self.pid} has ended"
+        assert line is not None, self.ending()
         return line
 
     def kill(self) -> None:
@@ -194,6 +216,7 @@ class Child:
             self.reap()
         os.close(self._lines)
         os.close(self._words)
+        self._errors.close()
 
 
 class Zygote:
@@ -221,10 +244,11 @@ class Zygote:
         """Start a program of this folder."""
         lines, out = os.pipe()
         heard, words = os.pipe()
-        pid = self.ask({"program": program, **request}, out, heard)
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - the child's `close` ends it
+        pid = self.ask({"program": program, **request}, out, heard, errors.fileno())
         os.close(out)
         os.close(heard)
-        self._children.append(Child(self, pid, lines, words))
+        self._children.append(Child(self, program, pid, lines, words, errors))
         return self._children[-1]
 
     def forget(self, child: Child) -> None:
