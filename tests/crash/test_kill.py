@@ -19,11 +19,13 @@ from seglog import Broker, LogConfig
 from tests.crash.programs.broker_ledger import BrokerLedger
 from tests.crash.programs.broker_writer import KEYS, PARTITIONS, TOPIC
 from tests.crash.programs.ledger import Ledger
+from tests.crash.programs.log_reader import Reader
 from tests.crash.programs.log_writer import config_of
+from tests.crash.programs.tokens import table_of
 from tests.crash.programs.zygote import Child, Zygote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from seglog import Topic
@@ -253,6 +255,22 @@ def test_what_ended_a_reader_is_in_the_message(tmp_path: Path) -> None:
         crashed.reap()
         with pytest.raises(AssertionError, match=r"(?s)ended with -11: .*log_reader\.py"):
             crashed.answer("caught up")
+
+
+@pytest.mark.parametrize(("look", "offsets"), [(Reader._read, (7,)), (Reader._read_range, (7, 9))])
+@pytest.mark.parametrize("expose", ["appended", "durable"])
+def test_a_reader_that_looks_again_at_what_was_replaced_meanwhile_goes_on(
+    tmp_path: Path, expose: str, look: Callable[..., None], offsets: tuple[int, ...]
+) -> None:
+    with seglog.open(tmp_path) as log:
+        log.append_batch(table_of(range(10), 0))
+        log.sync()
+        reader = Reader({"seed": 0, "keys": 0, "path": str(tmp_path), "expose": expose})
+        assert reader.poll()
+        log.truncate(5)
+        log.append_batch(table_of(range(10, 20), 0))
+        look(reader, *offsets)
+    assert reader.counts["truncated"] == 1
 
 
 @pytest.mark.parametrize("seed", range(3))  # `make deep` runs many more

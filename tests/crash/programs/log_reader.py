@@ -85,6 +85,8 @@ class Reader:
             found = token_of(self.log.read(offset), self.keys)
         except seglog.OffsetCompacted:
             self.demand(bool(self.keys), f"offset {offset} was seen, and is gone without compaction")
+        except seglog.NotDurableYet:
+            self.demand(False, f"offset {offset} was seen as durable, and is not")
         except seglog.OffsetOutOfRange as error:
             if offset >= error.lowest_offset:
                 self.demand(False, f"offset {offset} was seen, and the log ends before it")
@@ -96,7 +98,7 @@ class Reader:
     def _read_range(self, start: int, stop: int) -> None:
         try:
             batch = self.log.to_arrow(start, stop)
-        except seglog.OffsetOutOfRange:
+        except (seglog.OffsetOutOfRange, seglog.NotDurableYet):
             self.demand(False, f"offset {start} was seen, and the log ends before it")
             return
         pairs = zip(batch["offset"].to_pylist(), batch["timestamp"].cast("int64").to_pylist(), strict=True)
