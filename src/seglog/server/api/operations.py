@@ -29,6 +29,7 @@ from seglog.server.rights.access import EVERY, NOBODY, RIGHTS, Caller
 from seglog.server.rights.terms import HEADER
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.spool import Body
+from seglog.server.runtime.tracebacks import forget_traceback
 from seglog.topic.layout.root import OFFSETS
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Call:
                 return await (workers or self.services.reads).run(partial(read, room))
             except NeedsRoom as error:
                 room = error.size
+                forget_traceback(error)
                 self._check_share(room)
 
     def _check_share(self, size: int) -> None:
@@ -220,6 +222,7 @@ class Endpoint:
             except Exception as error:  # noqa: BLE001 - the server's edge: every error becomes an answer
                 _note(error, scope)
                 response = problem(error)
+                forget_traceback(error)
                 answer.close()
             if scope["method"] == "HEAD" and isinstance(response, StreamingResponse):
                 response = Response(None, response.status_code, response.headers)  # its body is endless
@@ -228,10 +231,12 @@ class Endpoint:
                 response.raw_headers.extend(self._services.terms.headers())
             try:
                 await _send(response, scope, receive, watched(send, answer))
-            except SlowReader:  # the connection is closed; the events already sent tell where to continue
+            except SlowReader as error:  # the connection is closed; the events already sent tell where to continue
+                forget_traceback(error)
                 self._services.metrics.dropped()
             except (SeglogError, OSError) as error:  # what was to come cannot be read: the answer has no end
                 _note(error, scope)
+                forget_traceback(error)
             finally:
                 operation = self._by_method.get(scope["method"])
                 name = "other" if operation is None else operation.name

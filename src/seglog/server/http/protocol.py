@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
+from weakref import ref
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
@@ -313,15 +314,19 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class _Flow(FlowControl):
-    """uvicorn's flow control, which reads nothing more while bytes wait to be parsed."""
+    """uvicorn's flow control, which reads nothing more while bytes wait to be parsed.
+
+    It refers to the protocol weakly: a closed connection is freed at once, without a collection of garbage.
+    """
 
     def __init__(self, transport: asyncio.Transport, protocol: BoundedProtocol) -> None:
         super().__init__(transport)
-        self._protocol = protocol
+        self._protocol = ref(protocol)
 
     def resume_reading(self) -> None:
         """Read on, unless there is something to be parsed first."""
-        if not self._protocol.has_unparsed:
+        protocol = self._protocol()
+        if protocol is not None and not protocol.has_unparsed:
             super().resume_reading()
 
 

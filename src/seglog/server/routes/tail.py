@@ -29,6 +29,7 @@ from seglog.server.http.bodies import IN_JSON, as_json, shown_record
 from seglog.server.problems import problem
 from seglog.server.routes.common import PARTITION, TOPIC, partition_log, topic_of
 from seglog.server.runtime.memory import Claim
+from seglog.server.runtime.tracebacks import forget_traceback
 from seglog.server.runtime.waiting import woken
 from seglog.server.services import Services
 from seglog.server.settings import Limits
@@ -206,6 +207,7 @@ async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, T
             events = await services.reads.run(partial(_polled, log, number, tails, limits, room, expose, share))
         except NeedsRoom as error:
             room = error.size
+            forget_traceback(error)
             continue
         claim.resize(min(len(events), claim.size))
         return events

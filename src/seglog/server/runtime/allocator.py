@@ -16,6 +16,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
 ARENAS = 2  # for threads, beside the main one: each keeps freed memory
 LARGE_BYTES = 256 * 1024  # allocations from this size on are mapped, and unmapped when freed
 EVERY_SECONDS = 1.0
+COLLECT_SECONDS = 20.0  # a collection with a thousand connections holds the interpreter for 50 to 100 ms
 
 
 class Allocator:
@@ -25,6 +26,7 @@ class Allocator:
         self._libc = ctypes.CDLL(None)
         self._trim = getattr(self._libc, "malloc_trim", None)
         self._next_at = 0.0
+        self._collect_at = 0.0
 
     def tune(self) -> None:
         """Map large allocations individually and limit the arenas."""
@@ -47,10 +49,13 @@ class Allocator:
     def release(self) -> None:
         """Return unused memory to the system; takes milliseconds, so call it on a thread.
 
-        Collects garbage first: a failed answer may be part of an error's reference cycle.
+        Collects garbage from time to time. What holds much memory is in no cycle: see `tracebacks`, and the protocol.
         """
-        self._next_at = monotonic() + EVERY_SECONDS
-        gc.collect()
+        now = monotonic()
+        self._next_at = now + EVERY_SECONDS
+        if now >= self._collect_at:
+            self._collect_at = now + COLLECT_SECONDS
+            gc.collect()
         pa.default_memory_pool().release_unused()
         if self._trim is not None:
             self._trim(0)
