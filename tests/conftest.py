@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from hypothesis import settings
 
 import seglog
 from seglog import LogConfig, Retention
-from tests import proofs, tools
+from tests import pages, proofs, tools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -172,11 +172,20 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Extend pytest-cov's mark `no_cover` to the processes that the test starts."""
-    if item.get_closest_marker("no_cover") is None:
-        return (yield)
-    with unmeasured():
-        return (yield)
+    """Extend pytest-cov's mark `no_cover` to the processes that the test starts; compare what it ran of a page."""
+    with nullcontext() if item.get_closest_marker("no_cover") is None else unmeasured():
+        done = yield
+    if item.get_closest_marker("examples") is not None:
+        assert isinstance(item, pytest.Function)
+        left: set[str] = item.funcargs["examples"].unrun()
+        assert not left, f"the test ran no examples of the page in {left}"
+    return done
+
+
+@pytest.fixture
+def examples(request: pytest.FixtureRequest) -> pages.Examples:
+    """The examples of the page that the test's mark names; the test must run them."""
+    return pages.Examples(*request.node.get_closest_marker("examples").args)
 
 
 PROOF_SECONDS = 1200  # a proof may take longer than other tests, and CI's machines are not equally fast

@@ -2,59 +2,44 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import confluent_kafka
 import pytest
 
-from tests import tools
-from tools import examples
-
-DOCS = Path(__file__).parents[1] / "docs"
 pytestmark = pytest.mark.no_cover
 
 
-def run_page(name: str, directory: Path, url: str = "") -> str:
-    """Run a page's examples as they stand, but for the server's address; return what they print."""
-    script = examples.program((DOCS / name).read_text(), sys.executable, url)
-    tools.require("bash", *(["curl"] if re.search(r"\bcurl ", script) else []))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=directory, capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_every_example_of_the_page_on_keyed_logs_runs_as_it_stands(tmp_path):
-    shown = run_page("keyed.md", tmp_path)
+@pytest.mark.examples("keyed.md")
+def test_every_example_of_the_page_on_keyed_logs_runs_as_it_stands(examples, tmp_path):
+    shown = examples.run(tmp_path)
     assert shown.startswith("2 242 170\n")
     assert "search-index" in shown
 
 
-def test_every_example_of_the_page_on_the_server_runs_as_it_stands(serve, tmp_path):
-    shown = run_page("server.md", tmp_path, serve().url)
+@pytest.mark.examples("server.md")
+def test_every_example_of_the_page_on_the_server_runs_as_it_stands(examples, serve, tmp_path):
+    shown = examples.run(tmp_path, serve().url)
     assert shown.startswith('{"write_index": 0}{"highest_index": 1, "lowest_index": 0}Hello World')
     assert '"value":"{\\"qty\\": 3}"' in shown
     assert "b'one'\n0\n1\n" in shown  # read back; nothing left to consume; one in the broker without a server
 
 
-def test_the_example_of_the_page_on_the_console_shows_a_kafka_client(serve, tmp_path):
+@pytest.mark.examples("console.md")
+def test_the_example_of_the_page_on_the_console_shows_a_kafka_client(examples, serve, tmp_path):
     server = serve("--kafka", "127.0.0.1:0")
     address = re.search(r"Kafka clients connect to (\S+:\d+)", "".join(server.said))[1]
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "client.id": "shop", "log_level": 0})
     producer.list_topics(timeout=30)
-    assert "shop confluent-kafka-python 127.0.0.1:" in run_page("console.md", tmp_path, server.url)
+    assert "shop confluent-kafka-python 127.0.0.1:" in examples.run(tmp_path, server.url)
 
 
-def test_every_example_of_the_page_on_laminarmq_runs_as_it_stands(tmp_path):
+@pytest.mark.examples("laminarmq.md")
+def test_every_example_of_the_page_on_laminarmq_runs_as_it_stands(examples, tmp_path):
     shutil.copytree(Path(__file__).parent / "data" / "laminarmq" / "plain", tmp_path / "laminarmq-log")
-    first, again, verified, record, facts, size = run_page("laminarmq.md", tmp_path).splitlines()
+    first, again, verified, record, facts, size = examples.run(tmp_path).splitlines()
     assert first.startswith("imported 30 records as offsets 0 to 29, all compared")
     assert again.startswith("imported 0 records, 30 records already present")
     assert verified.startswith("ok: 30 records")
@@ -62,21 +47,23 @@ def test_every_example_of_the_page_on_laminarmq_runs_as_it_stands(tmp_path):
     assert (facts, size) == ("0 30 True", str(sum(n * 7 % 61 for n in range(30))))
 
 
-def test_what_the_page_on_reliability_shows_an_operator_is_what_is_shown(tmp_path):
-    text = (DOCS / "reliability.md").read_text()
-    expected = "".join(re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL))
-    assert run_page("reliability.md", tmp_path) == expected
+@pytest.mark.examples("reliability.md")
+def test_what_the_page_on_reliability_shows_an_operator_is_what_is_shown(examples, tmp_path):
+    expected = "".join(re.findall(r"```text\n(.*?)```", examples.text, flags=re.DOTALL))
+    assert examples.run(tmp_path) == expected
 
 
-def test_every_example_of_the_page_on_the_command_line_runs_as_it_stands(serve, tmp_path):
-    shown = run_page("cli.md", tmp_path, serve().url)
+@pytest.mark.examples("cli.md")
+def test_every_example_of_the_page_on_the_command_line_runs_as_it_stands(examples, serve, tmp_path):
+    shown = examples.run(tmp_path, serve().url)
     assert shown.startswith("0\nHello")
     assert "ann" in shown
     assert shown.endswith('ann {"id": 17, "user": "ann"}\n')
 
 
-def test_every_example_of_the_page_on_python_runs_as_it_stands(tmp_path):
-    assert run_page("python.md", tmp_path).splitlines() == [
+@pytest.mark.examples("python.md")
+def test_every_example_of_the_page_on_python_runs_as_it_stands(examples, tmp_path):
+    assert examples.run(tmp_path).splitlines() == [
         "67108864 604800.0 1",
         "604800.0 1000000000",
         "1",
@@ -93,10 +80,11 @@ def test_every_example_of_the_page_on_python_runs_as_it_stands(tmp_path):
     ]
 
 
-def test_every_example_of_the_page_on_serializers_runs_as_it_stands(tmp_path):
+@pytest.mark.examples("serializers.md")
+def test_every_example_of_the_page_on_serializers_runs_as_it_stands(examples, tmp_path):
     pytest.importorskip("fastavro")
     pytest.importorskip("google.protobuf")
-    assert run_page("serializers.md", tmp_path).splitlines() == [
+    assert examples.run(tmp_path).splitlines() == [
         "order-18 None",
         "order-19 {'qty': 3, 'sku': 'a-1'}",
         "value b'{broken'",
@@ -105,24 +93,17 @@ def test_every_example_of_the_page_on_serializers_runs_as_it_stands(tmp_path):
     ]
 
 
-def test_every_example_of_the_page_on_storages_runs_as_it_stands(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "storage.md").read_text(), flags=re.DOTALL)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(  # one program: the later blocks use the storage of the first one
-        [sys.executable, "-c", "".join(blocks)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    assert done.stdout.splitlines() == ["0 b'value'", "['default', 'orders'] b'value'"], done.stderr
+@pytest.mark.examples("storage.md")
+def test_every_example_of_the_page_on_storages_runs_as_it_stands(examples, tmp_path):
+    shown = examples.run_as_one_program(tmp_path).splitlines()
+    assert shown == ["0 b'value'", "['default', 'orders'] b'value'"]
 
 
-def test_every_example_of_the_page_on_arrow_runs_as_it_stands(serve, tmp_path):
+@pytest.mark.examples("arrow.md")
+def test_every_example_of_the_page_on_arrow_runs_as_it_stands(examples, serve, tmp_path):
     for library in ("polars", "duckdb", "pandas"):
         pytest.importorskip(library)
-    shown = run_page("arrow.md", tmp_path, serve().url).splitlines()
+    shown = examples.run(tmp_path, serve().url).splitlines()
     assert shown == [
         "[b'2']",
         "2",
@@ -135,22 +116,25 @@ def test_every_example_of_the_page_on_arrow_runs_as_it_stands(serve, tmp_path):
     ]
 
 
-def test_every_example_of_the_page_on_archives_runs_as_it_stands(tmp_path):
-    shown = run_page("archive.md", tmp_path).splitlines()
+@pytest.mark.examples("archive.md")
+def test_every_example_of_the_page_on_archives_runs_as_it_stands(examples, tmp_path):
+    shown = examples.run(tmp_path).splitlines()
     assert shown.count("order 1000") == 2
     assert shown[-5:] == ["1", "b'a record'", "True", "0 b'visit 0'", "2"]
 
 
-def test_every_example_of_the_page_on_copies_runs_as_it_stands(tmp_path):
-    assert run_page("replication.md", tmp_path).splitlines() == [
+@pytest.mark.examples("replication.md")
+def test_every_example_of_the_page_on_copies_runs_as_it_stands(examples, tmp_path):
+    assert examples.run(tmp_path).splitlines() == [
         "Lag(records=0, bytes=0, seconds=0.0)",
         "b'1 apple'",
         "2",
     ]
 
 
-def test_every_example_of_the_page_on_tables_runs_as_it_stands(tmp_path):
-    shown = run_page("table.md", tmp_path).splitlines()
+@pytest.mark.examples("table.md")
+def test_every_example_of_the_page_on_tables_runs_as_it_stands(examples, tmp_path):
+    shown = examples.run(tmp_path).splitlines()
     assert "[(2,)]" in shown
     assert "[(Decimal('9.50'), 'ann')]" in shown
     assert any("3 typed columns (3 values unfit)" in line for line in shown)
@@ -159,8 +143,9 @@ def test_every_example_of_the_page_on_tables_runs_as_it_stands(tmp_path):
     assert shown[3].startswith("orders: 2 records added in 1 file")
 
 
-def test_every_example_of_the_page_on_state_machines_runs_as_it_stands(tmp_path):
-    assert run_page("replay.md", tmp_path).splitlines() == [
+@pytest.mark.examples("replay.md")
+def test_every_example_of_the_page_on_state_machines_runs_as_it_stands(examples, tmp_path):
+    assert examples.run(tmp_path).splitlines() == [
         "{'ann': -5, 'bob': 3, 'cleo': 2}",
         "{'ann': -5, 'bob': 5}",
         "-4 1",

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.test_docs import DOCS, run_page
+from tests import pages
+from tests.test_tools import run_tests
 
 pytestmark = pytest.mark.no_cover
+TESTS = """
+import pytest
+
+@pytest.mark.examples("howto/upgrade.md")
+def test_nothing(examples): pass
+
+@pytest.mark.examples("table.md", "py")
+def test_some(examples): assert examples.take("py")
+"""
 
 
-def test_the_tutorial_runs_as_it_stands(serve, tmp_path):
-    shown = run_page("tutorial.md", tmp_path, serve().url)
+@pytest.mark.examples("tutorial.md")
+def test_the_tutorial_runs_as_it_stands(examples, serve, tmp_path):
+    shown = examples.run(tmp_path, serve().url)
     assert shown.startswith("0\n1\nHello")
     for printed in (
         "2 3\n",
@@ -28,35 +34,41 @@ def test_the_tutorial_runs_as_it_stands(serve, tmp_path):
     assert sorted(shown.splitlines()[-2:]) == ["ann invoice 1", "bob invoice 2"]
 
 
-def test_the_guide_to_backups_runs_as_it_stands(tmp_path):
-    shown = run_page("howto/backup.md", tmp_path)
+@pytest.mark.examples("howto/backup.md")
+def test_the_guide_to_backups_runs_as_it_stands(examples, tmp_path):
+    shown = examples.run(tmp_path)
     assert "ann one\nann two\n" in shown
     assert shown.endswith("ann three\n")
 
 
-def test_the_guide_to_upgrades_runs_as_it_stands(tmp_path):
-    assert "ok: 1 record" in run_page("howto/upgrade.md", tmp_path)
+@pytest.mark.examples("howto/upgrade.md")
+def test_the_guide_to_upgrades_runs_as_it_stands(examples, tmp_path):
+    assert "ok: 1 record" in examples.run(tmp_path)
 
 
-def test_the_guide_to_monitoring_runs_as_it_stands(serve, tmp_path):
+@pytest.mark.examples("howto/monitoring.md")
+def test_the_guide_to_monitoring_runs_as_it_stands(examples, serve, tmp_path):
     pytest.importorskip("opentelemetry.sdk")
-    shown = run_page("howto/monitoring.md", tmp_path, serve().url)
+    shown = examples.run(tmp_path, serve().url)
     assert shown.endswith("process orders ['traceparent']\n1 True True\nNone\n")
 
 
-def test_the_guide_from_kafka_runs_as_it_stands(tmp_path):
-    shown = run_page("howto/from-kafka.md", tmp_path)
+@pytest.mark.examples("howto/from-kafka.md")
+def test_the_guide_from_kafka_runs_as_it_stands(examples, tmp_path):
+    shown = examples.run(tmp_path)
     assert sorted(shown.splitlines()[1:3]) == ['ann {"qty": 3}', 'bob {"qty": 1}']
     assert shown.endswith("b'bob' b'{\"qty\": 1}'\n")
 
 
-def test_the_guide_from_sqlite_runs_as_it_stands(tmp_path):
-    assert run_page("howto/from-sqlite.md", tmp_path).splitlines() == ["600", "600"]
+@pytest.mark.examples("howto/from-sqlite.md")
+def test_the_guide_from_sqlite_runs_as_it_stands(examples, tmp_path):
+    assert examples.run(tmp_path).splitlines() == ["600", "600"]
 
 
-def test_the_guide_to_notebooks_runs_as_it_stands(tmp_path):
+@pytest.mark.examples("howto/notebooks.md")
+def test_the_guide_to_notebooks_runs_as_it_stands(examples, tmp_path):
     pytest.importorskip("pandas")
-    assert run_page("howto/notebooks.md", tmp_path).splitlines() == [
+    assert examples.run(tmp_path).splitlines() == [
         "1000 {'sensor': 0, 'celsius': 15}",
         "1000",
         "10",
@@ -65,17 +77,19 @@ def test_the_guide_to_notebooks_runs_as_it_stands(tmp_path):
     ]
 
 
-def test_the_guide_to_fastapi_runs_as_it_stands(tmp_path):
+@pytest.mark.examples("howto/fastapi.md")
+def test_the_guide_to_fastapi_runs_as_it_stands(examples, tmp_path):
     pytest.importorskip("fastapi")
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "howto" / "fastapi.md").read_text(), flags=re.DOTALL)
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.splitlines() == ["{'offset': 0}", "b'clicked' 404"], done.stderr
+    assert examples.run_as_one_program(tmp_path).splitlines() == ["{'offset': 0}", "b'clicked' 404"]
 
 
-def test_every_page_with_examples_has_a_test_that_runs_them():
-    pages = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in DOCS.rglob("*.md")}
-    shows = {name for name, text in pages.items() if re.search(r"^```(python|sh)$", text, flags=re.MULTILINE)}
-    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
-    assert {name for name in shows if f'{name.rpartition("/")[2]}"' not in tests} == set()
+def test_every_example_of_every_page_has_a_test_that_runs_it():
+    assert len(pages.shown()) > 30
+    assert pages.shown() - pages.marked() == set()
+    assert {page for page, _ in pages.marked()} == {page for page, _ in pages.shown()}
+
+
+def test_a_test_that_does_not_run_the_examples_of_its_page_fails(tmp_path):
+    status, (*_, failed, counts) = run_tests(tmp_path, TESTS)
+    assert (status, counts.split(" in ")[0]) == (1, "1 failed, 1 passed")
+    assert "test_nothing - AssertionError: the test ran no examples" in failed

@@ -37,9 +37,9 @@ case "$*" in *install*curl*) printf '#!/bin/sh\\n' > {curl}; chmod +x {curl}; es
 """
 
 
-def run_tests(place: Path, **environment: str) -> tuple[int, list[str]]:
-    """Run TESTS with this project's pytest and no program on PATH; return the status and the last lines."""
-    (place / "test_it.py").write_text(TESTS)
+def run_tests(place: Path, text: str = TESTS, **environment: str) -> tuple[int, list[str]]:
+    """Run tests with this project's pytest and no program on PATH; return the status and the last lines."""
+    (place / "test_it.py").write_text(text)
     options = ["-c", str(REPOSITORY / "pyproject.toml"), "-p", "tests.conftest", "-p", "no:xdist", str(place)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options],

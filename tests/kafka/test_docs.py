@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "kafka.md"
+import pytest
 
 
-def test_every_example_of_the_page_on_kafka_runs_as_it_stands(own_kafka):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+@pytest.mark.examples("kafka.md")
+def test_every_example_of_the_page_on_kafka_runs_as_it_stands(examples, own_kafka):
+    blocks = [block for _, block in examples.take("python")]
     printed, names = io.StringIO(), {}
     with contextlib.redirect_stdout(printed):
         exec("".join(blocks).replace("127.0.0.1:9092", own_kafka().address), names)  # noqa: S102 - the page's examples

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
-BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", PAGE, flags=re.DOTALL)
+from tests.pages import Examples
+
 JOBS = {"ingest", "snapshot", "export", "replay", "audit", "compact", "load"}
 FLIGHTS = "tailnum,carrier\nN1,UA\nN2,AA\nN1,DL\n"
 # A command runs in the program's own session: starting Spark for each would take a minute.
@@ -23,10 +23,10 @@ def run_command(line):
 """
 
 
-def program() -> str:
+def program(examples: Examples) -> str:
     """Return all examples of the page as one program."""
     parts = [RUN]
-    for language, text in BLOCKS:
+    for language, text in examples.take("python", "sh"):
         lines = [line for line in text.splitlines() if line]
         parts.append(text if language == "python" else "\n".join(f"run_command({line!r})" for line in lines))
     return "\n".join([*parts, "spark.stop()"])
@@ -35,10 +35,16 @@ def program() -> str:
 @pytest.mark.needs("java")
 @pytest.mark.spark
 @pytest.mark.no_cover
-def test_every_example_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
+@pytest.mark.examples("spark.md")
+def test_every_example_of_the_page_runs_as_it_stands(examples: Examples, tmp_path: Path) -> None:
     (tmp_path / "flights.csv").write_text(FLIGHTS)
     done = subprocess.run(
-        [sys.executable, "-c", program()], cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False
+        [sys.executable, "-c", program(examples)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert set(re.findall(r"^ran (\w+)$", done.stdout, flags=re.MULTILINE)) == JOBS

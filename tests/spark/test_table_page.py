@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyarrow.dataset import dataset
+from pyarrow.parquet import read_table
 
 import seglog
 from seglog import LogConfig, Retention
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-PAGE = (Path(__file__).parents[2] / "docs" / "table.md").read_text()
-BLOCKS = re.findall(r"```py\n(.*?)```", PAGE, flags=re.DOTALL)
+    from tests.pages import Examples
+
+pytestmark = pytest.mark.examples("table.md", "py")
 PLACES = re.compile(r'"(shop|visits|warehouse|checkpoints|large)\b')
 SMALL = LogConfig(segment_bytes=4096)
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 
 
-def run(marker: str, directory: Path, **names: Any) -> None:
-    """Run the page's one block that contains the marker in a directory, with these names.
+def run(examples: Examples, marker: str, directory: Path, **names: Any) -> None:
+    """Run the page's one example that contains the marker in a directory, with these names.
 
     Its paths are made absolute, because the JVM of the session has a current directory of its own.
     """
-    (block,) = [block for block in BLOCKS if marker in block]
+    (block,) = [block for _, block in examples.take("py") if marker in block]
     exec(PLACES.sub(rf'"{directory}/\1', block), {"seglog": seglog, **names})  # noqa: S102 - an example of our own
 
 
@@ -47,8 +48,8 @@ def fill(topic: Topic, value: bytes) -> None:
 
 
 def rows(table: Path) -> pa.Table:
-    """Read the rows of a table, as an engine that knows Parquet alone."""
-    return dataset([str(file) for file in (table / "data").iterdir() if file.suffix == ".parquet"]).to_table()
+    """Read the rows of a table, as an engine that knows Parquet alone; files have the columns of their time."""
+    return pa.concat_tables(map(read_table, (table / "data").glob("*.parquet")), promote_options="default")
 
 
 @pytest.fixture
@@ -63,24 +64,27 @@ def orders(tmp_path: Path) -> Iterator[Topic]:
         yield topic
 
 
-def test_every_block_of_the_page_is_run_by_one_of_these_tests():
+def test_every_block_of_the_page_is_run_by_one_of_these_tests(examples: Examples):
+    blocks = [block for _, block in examples.take("py")]
     markers = ("spark.sql", "table_stream", "fastavro", "LogConfig")
-    assert len(BLOCKS) == len(markers)
-    assert all(sum(marker in block for block in BLOCKS) == 1 for marker in markers)
+    assert len(blocks) == len(markers)
+    assert all(sum(marker in block for block in blocks) == 1 for marker in markers)
 
 
 @pytest.mark.spark
-def test_sql_reads_a_table_and_the_log_after_it(spark: SparkSession, orders: Topic, tmp_path: Path):
+def test_sql_reads_a_table_and_the_log_after_it(examples: Examples, spark: SparkSession, orders: Topic, tmp_path: Path):
     orders.append(b"later")
     orders.sync()
-    run("spark.sql", tmp_path, spark=spark)
+    run(examples, "spark.sql", tmp_path, spark=spark)
     assert spark.sql("SELECT count(*) FROM orders").first()[0] == 3
     spark.catalog.dropTempView("orders")
 
 
 @pytest.mark.spark
-def test_a_stream_reads_the_table_and_then_the_log(spark: SparkSession, orders: Topic, tmp_path: Path):
-    run("table_stream", tmp_path, spark=spark)
+def test_a_stream_reads_the_table_and_then_the_log(
+    examples: Examples, spark: SparkSession, orders: Topic, tmp_path: Path
+):
+    run(examples, "table_stream", tmp_path, spark=spark)
     (query,) = spark.streams.active
     try:
         query.processAllAvailable()
@@ -91,7 +95,7 @@ def test_a_stream_reads_the_table_and_then_the_log(spark: SparkSession, orders: 
         query.stop()
 
 
-def test_functions_decode_avro_and_protobuf(orders: Topic, tmp_path: Path):
+def test_functions_decode_avro_and_protobuf(examples: Examples, orders: Topic, tmp_path: Path):
     fastavro = pytest.importorskip("fastavro")
     visit = pytest.importorskip("google.protobuf.struct_pb2").Struct
     data = io.BytesIO()
@@ -102,12 +106,12 @@ def test_functions_decode_avro_and_protobuf(orders: Topic, tmp_path: Path):
         message.update({"page": "home"})
         fill(visits, message.SerializeToString())
     schema = pa.schema([("page", pa.string())])
-    run("fastavro", tmp_path, avro_schema=ORDER, Visit=visit, visit_schema=schema)
+    run(examples, "fastavro", tmp_path, avro_schema=ORDER, Visit=visit, visit_schema=schema)
     assert rows(tmp_path / "warehouse" / "orders").column("id").to_pylist().count(7) > 0
     assert rows(tmp_path / "warehouse" / "visits").column("page").to_pylist().count("home") > 0
 
 
-def test_the_log_of_the_last_block_waits_for_its_tables(tmp_path: Path):
-    run("LogConfig", tmp_path, LogConfig=LogConfig, Retention=Retention)
+def test_the_log_of_the_last_block_waits_for_its_tables(examples: Examples, tmp_path: Path):
+    run(examples, "LogConfig", tmp_path, LogConfig=LogConfig, Retention=Retention)
     with seglog.open(tmp_path / "visits") as log:
         assert log.config.retention == Retention(age=3600, after="table")
