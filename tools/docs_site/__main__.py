@@ -6,24 +6,30 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.docs_site import api, pages
 
-BUILD = pages.ROOT / "build" / "site"
 DOCSTRINGS = "griffe: "  # how a line begins that complains about a docstring; --strict does not count these
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def main() -> int:
-    """Build the site into build/site/html; return the exit status."""
-    shutil.rmtree(BUILD, ignore_errors=True)
-    count = pages.collect(BUILD / "pages")
-    api.write(BUILD / "pages" / "api")
+def main(root: Path = pages.ROOT, reference: Sequence[api.Page] | None = None) -> int:
+    """Build the site of a repository into build/site/html; return the exit status.
+
+    Args:
+        root: The repository: its README.md, docs/, src/ and zensical.toml.
+        reference: The pages of the reference; default: all.
+    """
+    build = root / "build" / "site"
+    shutil.rmtree(build, ignore_errors=True)
+    count = pages.collect(build / "pages", root)
+    api.write(build / "pages" / "api", api.pages() if reference is None else reference)
     command = [str(Path(sys.executable).with_name("zensical")), "build", "--clean", "--strict"]
     done = subprocess.run(  # noqa: S603 - the generator
         command,
-        cwd=pages.ROOT,
+        cwd=root,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -34,7 +40,7 @@ def main() -> int:
     if done.returncode or warned:
         print(said, end="", file=sys.stderr)
         return 1
-    print(f"{count} pages and the reference: {(BUILD / 'html' / 'index.html').relative_to(pages.ROOT)}")
+    print(f"{count} pages and the reference: {(build / 'html' / 'index.html').relative_to(root)}")
     return 0
 
 

@@ -23,6 +23,7 @@ import seglog.testing
 import seglog.types
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import ModuleType
 
 STABILITY = Path(__file__).parents[2] / "docs" / "stability.md"
@@ -209,7 +210,7 @@ def text(page: Page) -> str:
     return f"# {page.title}\n\n{page.about}\n" + "".join(entries)
 
 
-def index(shown: list[Page]) -> str:
+def index(shown: Sequence[Page]) -> str:
     """Return the page that lists all names of the reference."""
     parts = ["# Python API\n\nAll public names. [Stability](../stability.md) describes what they promise.\n"]
     for page in shown:
@@ -218,10 +219,9 @@ def index(shown: list[Page]) -> str:
     return "".join(parts)
 
 
-def write(target: Path) -> None:
-    """Write the pages of the reference into a directory."""
+def write(target: Path, shown: Sequence[Page]) -> None:
+    """Write pages of the reference, and the one that lists their names, into a directory."""
     target.mkdir(parents=True, exist_ok=True)
-    shown = pages()
     for page in shown:
         (target / page.file).write_text(text(page), "utf-8")
     (target / "index.md").write_text(index(shown), "utf-8")
