@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.proof, pytest.mark.needs("chromium"), pytest.mark.xdis
 PAGES = (
     *("index.html", "tutorial.html", "comparison.html", "benchmarks.html", "architecture.html", "reliability.html"),
     *("options.html", "cli.html", "kafka.html", "table.html", "api/seglog.html", "adr/index.html"),
+    *("api/server.html", "api/spark.html", "api/table.html", "api/testing.html"),
     *("howto/docker.html", "howto/monitoring.html", "howto/from-kafka.html"),
 )
 
