@@ -25,7 +25,7 @@ from tests.table.conftest import files, logged, stored
 PROGRAM = """
 import sys
 from seglog.table import TableSync
-with TableSync(sys.argv[1], sys.argv[2], active=True, schema="infer") as tables:
+with TableSync(sys.argv[1], sys.argv[2], active=True, latest=True, schema="infer") as tables:
     print("ready", flush=True)
     while True:
         tables.step()
@@ -87,9 +87,22 @@ def check(shop: Shop, warehouse: Path) -> None:
     assert len({row[:2] for row in rows}) == len(rows)
     assert {row[:2]: row[3:5] for row in rows} == shop.expected
     assert set(logged(shop.topic)) <= set(rows)
+    check_latest(shop, warehouse)
     query = "SELECT value, n, unfit FROM read_parquet(?, union_by_name = true)"
     for value, number, unfit in duckdb.execute(query, [files(warehouse, "orders")]).fetchall():
         assert (number, unfit) == (json.loads(value)["n"], None) if value[:1] == b"{" else unfit is not None
+
+
+def check_latest(shop: Shop, warehouse: Path) -> None:
+    """A key has its newest row. Only a cut may take one away, of a key that the log does not hold any more."""
+    rows = stored(warehouse, "orders_latest")
+    newest = {key: place for place, (key, _) in sorted(shop.expected.items())}
+    latest = {row[3]: row[:2] for row in rows}
+    assert len(latest) == len(rows)
+    assert latest.items() <= newest.items()
+    assert latest.keys() >= {row[3] for row in logged(shop.topic)}
+    if not shop.counts["truncates"]:
+        assert latest == newest
 
 
 @pytest.mark.proof
@@ -107,8 +120,8 @@ def test_after_kills_at_any_moment_the_table_has_every_record_once(tmp_path: Pat
                     shop.append()
                     shop.disturb()
             if number % 10 == 9:
-                sync(place, warehouse, active=True)
+                sync(place, warehouse, active=True, latest=True)
                 check(shop, warehouse)
-        sync(place, warehouse, active=True)
+        sync(place, warehouse, active=True, latest=True)
         check(shop, warehouse)
     tell("killed table syncs", kills=KILLS, rows=len(shop.expected), violations=0, **shop.counts)
