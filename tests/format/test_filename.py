@@ -26,6 +26,20 @@ def test_names_sort_as_offsets_do(bases: list[int]) -> None:
     assert (names[0] < names[1]) == (bases[0] < bases[1])
 
 
+NAMES = st.builds(
+    filename.segment_file, st.integers(0, 2**63 - 1), st.integers(0, 2000), st.sampled_from(filename.KINDS)
+)
+OTHERS = st.sampled_from(["", "MANIFEST", "MANIFEST.prev", "tmp", "x" * 30, "00000000000000000000-07.store"])
+
+
+@given(st.lists(NAMES | OTHERS), st.sets(st.integers(0, 2000)))
+def test_files_with_none_of_some_numbers_are_found(names: list[str], numbers: set[int]) -> None:
+    """Other names may be among them."""
+    parsed = {name: file for name in names if (file := filename.parse_segment_file(name)) is not None}
+    without = [name for name in filename.not_numbered(names, numbers) if name in parsed]
+    assert without == [name for name in names if name in parsed and parsed[name].number not in numbers]
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -15,6 +15,7 @@ from seglog.config import LogConfig, Retention
 from seglog.errors import CorruptLog, FormatVersionError
 from seglog.format.manifest import Manifest, Retired, SegmentEntry, decode
 from seglog.format.segment_list import BLOCK_SEGMENTS
+from tests.format.entries import COUNT, ENTRIES, TIME, U64, with_check
 
 SEALED = SegmentEntry(
     base_offset=0,
@@ -43,25 +44,6 @@ MANIFEST = Manifest(
     published={"query": 8},
 )
 
-U64, COUNT, TIME = st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1), st.integers(-(2**63), 2**63 - 1)
-ENTRIES = st.builds(
-    SegmentEntry, base_offset=COUNT, file=COUNT, salt=U64, created=TIME, dense=st.booleans()
-) | st.builds(
-    SegmentEntry,
-    base_offset=COUNT,
-    file=COUNT,
-    salt=U64,
-    created=TIME,
-    dense=st.booleans(),
-    next_offset=COUNT,
-    bytes=COUNT,
-    records=COUNT,
-    tombstones=COUNT,
-    min_timestamp=st.none() | TIME,
-    max_timestamp=st.none() | TIME,
-    sealed_at=TIME,
-    digest=U64,
-)
 MANIFESTS = st.builds(
     Manifest,
     log_id=U64,
@@ -81,8 +63,7 @@ MANIFESTS = st.builds(
 
 
 def signed(*lines: dict[str, Any]) -> bytes:
-    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    return body + b'{"check":"%016x"}\n' % xxh64_intdigest(body)
+    return with_check(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
 
 def lines_of(manifest: Manifest) -> list[dict[str, Any]]:
@@ -278,7 +259,7 @@ def test_lines_that_are_not_one_object_each_are_refused(lines: list[bytes]) -> N
     one = MANIFEST.encode().splitlines()
     body = b"".join(line.replace(b"{}", one[1]) + b"\n" for line in [one[0], *lines])
     with pytest.raises(FormatVersionError, match="MANIFEST"):
-        decode(body + b'{"check":"%016x"}\n' % xxh64_intdigest(body), "MANIFEST")
+        decode(with_check(body), "MANIFEST")
 
 
 @pytest.mark.parametrize("deep", [b"[" * 100_000, b'{"format":' * 100_000])

@@ -8,8 +8,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -231,17 +230,26 @@ def test_a_file_that_goes_while_sizes_are_taken_is_left_out(
 ) -> None:
     for name in ("goes", "stays"):
         storage.create(name).pwrite(b"four", 0)
-    real = os.scandir
+    real = os.listdir
 
-    @contextmanager
-    def while_a_writer_unlinks(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-        with real(path) as entries:
-            listed = list(entries)
+    def while_a_writer_unlinks(directory: str) -> list[str]:
+        listed = real(directory)
         storage.unlink("goes")
-        yield iter(listed)
+        return listed
 
-    monkeypatch.setattr(os, "scandir", while_a_writer_unlinks)
+    monkeypatch.setattr(os, "listdir", while_a_writer_unlinks)
     assert storage.sizes() == {"stays": 4}
+
+
+def test_sizes_are_those_of_files_also_through_links_and_no_others(storage: LocalStorage) -> None:
+    storage.create("a.store").pwrite(b"four", 0)
+    storage.create("b.index").pwrite(b"two", 0)
+    storage.make(["c.store"])
+    links = {"d.store": "b.index", "e.store": "nowhere", "f.store": "c.store", "g.store": "a.store"}
+    for name, target in links.items():
+        Path(storage.path, name).symlink_to(target)
+    assert storage.sizes(ending=".store") == {"a.store": 4, "d.store": 3, "g.store": 4}
+    assert set(storage.sizes()) == {"a.store", "b.index", "d.store", "g.store"}
 
 
 def test_a_small_file_is_mapped_without_a_descriptor_of_its_own(storage: LocalStorage) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 from seglog.clock import Clock, checked_clock, system_clock
@@ -285,6 +286,7 @@ class _Opening:
         self.clock = clock
         self.seen = seen
         self.names: list[str] = []
+        self.strays: Sequence[str] | None = None  # see `Examined`
         self.file: ManifestFile | None = None  # what MANIFEST holds
         self.events: list[RecoveryEvent] = []
         self._staged_stores: set[object] | None = None
@@ -336,7 +338,7 @@ class _Opening:
             self.file = write_manifest(self.storage, manifest, replaces_damaged=True)
         else:  # the process that installed it may have died before its directory sync; appends rely on that
             must_sync(self.storage.sync_directory)
-            manifest = self._settled(manifest, found.file)
+            manifest, self.strays = self._settled(manifest, found.file), found.strays
         return manifest
 
     def _settled(self, manifest: Manifest, file: ManifestFile) -> Manifest:
@@ -405,19 +407,20 @@ class _Opening:
             )
         return self.config.over(stored)
 
-    def _check_sealed(self, sealed: Iterable[SegmentEntry]) -> None:
+    def _check_sealed(self, sealed: Segments) -> None:
         """Check that every sealed store exists with its full size: neither can be repaired by an opening."""
         sizes = self.storage.sizes(ending="." + filename.STORE)
-        for entry in sealed:
-            name = entry.name()
+        for number, (base_offset, file, least) in enumerate(sealed.stores()):
+            name = filename.segment_file(base_offset, file, filename.STORE)
             size = sizes.get(name)
             if size is None:
                 raise CorruptLog(
-                    f"{self.storage.path}/{name}: the store of offsets {entry.base_offset} up to "
-                    f'{entry.next_offset} is missing; mode="r" still reads the rest, `seglog repair` goes on without it'
+                    f"{self.storage.path}/{name}: the store of offsets {base_offset} up to "
+                    f"{sealed[number].next_offset} is missing; "
+                    'mode="r" still reads the rest, `seglog repair` goes on without it'
                 )
-            if size < (entry.bytes or 0):
-                detail = f"the store has {size} bytes, the manifest knows {entry.bytes}: records at its end are lost"
+            if size < least:
+                detail = f"the store has {size} bytes, the manifest knows {least}: records at its end are lost"
                 path = f"{self.storage.path}/{name}"
                 self.events.append(RecoveryEvent(kind="damage", path=path, detail=detail, position=size))
 
@@ -429,16 +432,15 @@ class _Opening:
 
     def _set_orphans_aside(self, manifest: Manifest) -> int:
         """Move segment files that no manifest names to quarantine/; return a file number above all of theirs."""
-        live = {str(entry.file) for entry in manifest.segments}
         retired = {name for gone in manifest.retired for name in gone.names}
-        others = [name for name in self.names if filename.number_within(name) not in live]  # usually none
+        others = filename.not_numbered(self.names, manifest.segments.files()) if self.strays is None else self.strays
         parsed = {name: file for name in others if (file := filename.parse_segment_file(name)) is not None}
         orphans = [name for name in parsed if name not in retired]
         sizes = self.storage.sizes() if orphans else {}
         for name in orphans:
             if name in sizes:  # else it is no file, or `_create` has removed it
                 self._set_aside(name, sizes[name] if parsed[name].kind == filename.STORE else 0)
-        numbers = [entry.file for entry in manifest.segments] + [file.number for file in parsed.values()]
+        numbers = chain(manifest.segments.files(), (file.number for file in parsed.values()))
         return max(manifest.next_file, max(numbers) + 1)
 
     def _set_aside(self, name: str, size: int) -> None:

@@ -7,8 +7,8 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 from weakref import WeakSet
@@ -28,6 +28,16 @@ def _is_directory(path: str) -> bool:
             return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - see above
         except (FileNotFoundError, NotADirectoryError):
             return False
+
+
+@contextmanager
+def _opened(directory: str) -> Iterator[int]:
+    """Open a directory and yield the descriptor."""
+    descriptor = open_file(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        close_descriptor(descriptor)
 
 
 class LocalLock(Uncopied):
@@ -154,16 +164,19 @@ class LocalStorage:
 
     def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
         """Return name -> size in bytes of the files in a directory; see Storage.sizes."""
-        with errors_naming(self._at(directory)), with_descriptors(os.scandir, self._at(directory)) as entries:
-            found: dict[str, int] = {}
-            for entry in entries:
-                if entry.name.endswith(ending):
-                    try:
-                        if entry.is_file():
-                            found[entry.name] = entry.stat().st_size
-                    except FileNotFoundError:  # a writer has unlinked it
-                        continue
-            return found
+        path, found = self._at(directory), dict[str, int]()
+        with errors_naming(path):
+            names = sorted(with_descriptors(os.listdir, path))  # as they were created, and their inodes on the disk
+            with _opened(path) as descriptor:
+                for name in names:
+                    if name.endswith(ending):
+                        try:
+                            status = os.stat(name, dir_fd=descriptor)  # faster than by path
+                        except FileNotFoundError:  # a writer has unlinked it
+                            continue
+                        if stat.S_ISREG(status.st_mode):
+                            found[name] = status.st_size
+        return found
 
     def open(self, name: str, *, writable: bool = False) -> LocalFile:
         """Open an existing file."""

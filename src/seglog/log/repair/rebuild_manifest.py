@@ -53,11 +53,16 @@ class _Candidate:
 
 
 class Examined(NamedTuple):
-    """The manifest of a log. event: reports that it was rebuilt; file: what MANIFEST holds, if it was not."""
+    """The manifest of a log.
+
+    event: reports that it was rebuilt; file, strays: if it was not, what MANIFEST holds, and the files without the
+    number of one of its segments.
+    """
 
     manifest: Manifest
     event: RecoveryEvent | None
     file: ManifestFile | None
+    strays: Sequence[str] | None = None
 
 
 def read_or_rebuild(storage: Storage, clock: Clock) -> tuple[Manifest, RecoveryEvent | None]:
@@ -85,22 +90,23 @@ def examine(
         file, why = None, str(error)
     if file is None:
         return rebuild_manifest(storage, config, clock, why, last_known(storage))
-    objection = _objection(storage, file, storage.names() if names is None else names)
+    strays = filename.not_numbered(storage.names() if names is None else names, file.manifest.segments.files())
+    objection = _objection(storage, file, strays)
     if objection is None:
-        return Examined(file.manifest, None, file)
+        return Examined(file.manifest, None, file, strays)
     if storage.identity(filename.MANIFEST) != identity:  # a writer has changed it meanwhile: read it again
         return examine(storage, clock, config, like=file.manifest)
     return rebuild_manifest(storage, config, clock, objection, file.manifest)
 
 
-def _objection(storage: Storage, file: ManifestFile, names: Iterable[str]) -> str | None:
+def _objection(storage: Storage, file: ManifestFile, strays: Iterable[str]) -> str | None:
     """Return why a readable manifest is not the present one of this log; None if it is.
 
     MANIFEST.prev is there since the first change, has an earlier base, and is never newer than the MANIFEST beside it.
     """
     if is_foreign(storage, file.manifest):
         return "MANIFEST belongs to another log"
-    newer = _newer_store(storage, file.manifest, names)
+    newer = _newer_store(storage, file.manifest, strays)
     if newer is None and file.sound:
         return None
     previous = previous_file(storage)
@@ -116,16 +122,15 @@ def _objection(storage: Storage, file: ManifestFile, names: Iterable[str]) -> st
     return f"MANIFEST is older than the log: {how}" if outdated else None
 
 
-def _newer_store(storage: Storage, manifest: Manifest, names: Iterable[str]) -> str | None:
+def _newer_store(storage: Storage, manifest: Manifest, strays: Iterable[str]) -> str | None:
     """Return a store that the log may have begun after this manifest; None if there is none.
 
     An interrupted repair, compaction or publish leaves such stores as well, so that MANIFEST.prev must confirm it.
     """
-    known = {str(entry.file) for entry in manifest.segments}
-    stores = [name for name in names if name.endswith(filename.STORE)]
-    later = stores_of(name for name in stores if filename.number_within(name) not in known)
     found = [
-        name for name, parsed in later if parsed.number >= manifest.next_file and _is_unknown(storage, name, manifest)
+        name
+        for name, parsed in stores_of(strays)
+        if parsed.number >= manifest.next_file and _is_unknown(storage, name, manifest)
     ]
     return found[0] if found else None
 

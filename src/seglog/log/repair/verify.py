@@ -75,7 +75,7 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
 def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> Manifest:
     path = f"{storage.path}/{filename.MANIFEST}"
     try:
-        manifest, event, file = examine(storage, system_clock)
+        manifest, event, file, _ = examine(storage, system_clock)
     except StorageError:  # perhaps of a store that is needed to decide whether the manifest belongs to it
         believed = read_manifest(storage) if go_on else None
         if believed is None:
