@@ -177,6 +177,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         done = yield
     if item.get_closest_marker("examples") is not None:
         assert isinstance(item, pytest.Function)
+        assert "examples" in item.funcargs, "a test with the mark `examples` takes the fixture `examples`"
         left: set[str] = item.funcargs["examples"].unrun()
         assert not left, f"the test ran no examples of the page in {left}"
     return done

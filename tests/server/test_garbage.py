@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import http.client
+import socket
+import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from weakref import ref
 
 import pytest
 
+import seglog
 from seglog.server.http.answers import NeedsRoom
 from seglog.server.http.protocol import BoundedProtocol
 from seglog.server.runtime.tracebacks import forget_traceback
+from seglog.server.runtime.workers import Workers
 from seglog.server.serving import serve
 from seglog.server.settings import Settings
 from tests.waiting import until
@@ -39,14 +44,16 @@ def port(tmp_path, monkeypatch) -> Iterator[int]:
     stop, said = threading.Event(), []
     thread = threading.Thread(target=serve, args=(tmp_path, Settings(port=0), said.append), kwargs={"stop": stop})
     thread.start()
-    until(lambda: any(line.startswith("listening on") for line in said))
-    yield int(said[-1].rpartition(":")[2])
-    stop.set()
-    thread.join()
+    try:
+        until(lambda: any(line.startswith("listening on") for line in said))
+        yield int(said[-1].rpartition(":")[2])
+    finally:
+        stop.set()
+        thread.join()
 
 
 def living(kind: type) -> int:
-    return sum(isinstance(one, kind) for one in gc.get_objects())
+    return sum(issubclass(type(one), kind) for one in gc.get_objects())  # isinstance asks dead proxies
 
 
 def test_a_connection_is_gone_when_it_is_closed(port):
@@ -61,6 +68,40 @@ def test_a_connection_is_gone_when_it_is_closed(port):
             until(lambda: not living(BoundedProtocol))
 
 
+def test_a_connection_that_is_reset_is_gone(port):
+    with without_collections():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/ready")
+        connection.getresponse().read()
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+        until(lambda: not living(BoundedProtocol))
+
+
+def test_a_request_that_is_rejected_leaves_no_error(port):
+    with without_collections():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        for path in ("/topics/nowhere/partitions/0/records", "/topics/default/partitions/0/records/7"):
+            connection.request("GET", path)
+            assert connection.getresponse().status == 404
+            connection.close()
+        until(lambda: not living(seglog.SeglogError))
+
+
+def test_a_call_that_fails_on_a_thread_leaves_nothing_of_its_caller():
+    async def caller(workers: Workers, seen: list[ref[Data]]) -> None:
+        data = Data()
+        seen.append(ref(data))
+        with suppress(ZeroDivisionError):
+            await workers.run(lambda: 1 // 0)
+
+    workers, seen = Workers("test", 1, 1), []
+    with without_collections():
+        asyncio.run(caller(workers, seen))
+        workers.close()
+        assert seen[0]() is None
+
+
 def test_a_read_that_needs_more_memory_than_it_has_leaves_nothing(port):
     value = b"v" * (3 << 20)
     with without_collections():
@@ -71,7 +112,7 @@ def test_a_read_that_needs_more_memory_than_it_has_leaves_nothing(port):
             path = "/topics/default/partitions/0/records"
             connection.request("GET", path, headers={"Accept": "application/vnd.apache.arrow.stream"})
             assert value in connection.getresponse().read()
-        assert not living(NeedsRoom)
+        until(lambda: not living(NeedsRoom))
         connection.close()
 
 

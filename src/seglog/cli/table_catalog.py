@@ -22,11 +22,13 @@ def catalog_from(pairs: Sequence[str] | None, name: str) -> dict[str, str] | Non
     """Return the properties that were given with the option `name`; None if there are none.
 
     Raises:
-        InvalidArgument: One is not KEY=VALUE. The text has no value, which may be a secret.
+        InvalidArgument: One is not KEY=VALUE. The text has nothing of it: it may be a secret.
     """
     found: dict[str, str] = {}
-    for key, sign, value in (pair.partition("=") for pair in pairs or ()):
+    for number, pair in enumerate(pairs or (), 1):
+        key, sign, value = pair.partition("=")
         if not key or not sign:
-            raise InvalidArgument(f"{name} {key!r}: write KEY=VALUE, such as type=rest or uri=http://127.0.0.1:8181")
+            usage = "write KEY=VALUE, such as type=rest or uri=http://127.0.0.1:8181"
+            raise InvalidArgument(f"number {number} of {name} has no {'key' if sign else 'equals sign'}: {usage}")
         found[key] = value
     return found or None

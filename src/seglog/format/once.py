@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -22,7 +22,15 @@ class once(Generic[T]):  # noqa: N801 - a decorator
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, instance: object, owner: type | None = None) -> T:
-        """Compute and keep the value. After that Python finds it without this call."""
+    @overload
+    def __get__(self, instance: None, owner: type) -> once[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> T | once[T]:
+        """Compute and keep the value; after that Python finds it without this call. Of the class: this object."""
+        if instance is None:
+            return self
         value: T = vars(instance).setdefault(self._name, self._compute(instance))  # atomic
         return value

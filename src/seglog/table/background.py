@@ -10,6 +10,8 @@ from seglog.archive.arguments import checked_seconds
 from seglog.errors import SeglogError
 from seglog.table.synchronize import TableSync
 
+LAST_SECONDS = 60.0  # for the last round: a catalog that never answers must not keep the process
+
 
 class BackgroundTables:
     """Makes a round every `interval` seconds. A round that fails is reported and tried again."""
@@ -47,8 +49,14 @@ class BackgroundTables:
         else:
             self._problem, self._completed_at = "", began
 
-    def close(self) -> None:
-        """Make a last round and end. A second call does nothing."""
+    def close(self, seconds: float = LAST_SECONDS) -> None:
+        """Make a last round and end. A second call does nothing.
+
+        seconds: how long to wait for the round; what it had not committed then is left to the next start.
+        """
         self._closing.set()
-        self._thread.join()
-        self._tables.close()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._say(f"table: the last round did not end within {seconds:g} s; the next start makes up for it")
+        else:
+            self._tables.close()

@@ -266,7 +266,10 @@ class Endpoint:
         except Exception as error:
             if place is not None:
                 services.space.failed(place, error)
-            raise await true_cause(call, error) from error
+            cause = await true_cause(call, error)
+            if cause is error:  # `from` would make it its own cause: a cycle
+                raise
+            raise cause from error
         if place is not None:
             services.space.worked(place)
         return response

@@ -85,6 +85,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if handle is not None:
                 handle.cancel()
         self._keep_waiting(b"", 0)
+        self._unset_keepalive_if_required()  # uvicorn does it only without an error
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

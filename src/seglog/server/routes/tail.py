@@ -180,6 +180,7 @@ async def _events(call: Call, topic: Topic, tails: dict[int, Tail], claim: Claim
                     yield b": still here\n\n"
     except (SeglogError, OSError) as error:
         told = problem(await true_cause(call, error))
+        forget_traceback(error)
         yield b"event: error\ndata: " + bytes(told.body) + b"\n\n"
 
 

@@ -38,7 +38,7 @@ class Allocator:
 
     @staticmethod
     def settle() -> None:
-        """Exclude existing objects from later garbage collections, which then take about a millisecond."""
+        """Exclude existing objects from later garbage collections: most of them would be looked at in vain."""
         gc.collect()
         gc.freeze()
 

@@ -39,7 +39,10 @@ class Workers:
                 raise
         future = asyncio.get_running_loop().run_in_executor(self._pool, call)
         future.add_done_callback(self._done)
-        return await asyncio.shield(future)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            del future  # it has the error, whose traceback has this frame: a cycle
 
     def _done(self, future: asyncio.Future[Result]) -> None:
         self.busy -= 1
