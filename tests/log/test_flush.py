@@ -10,6 +10,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig
+from seglog.log.durability import IntervalSync
 from seglog.testing.internals import syncer_of
 
 
@@ -81,14 +82,44 @@ def test_the_interval_leaves_a_quiet_log_alone(watched: Any, syncs: list[str], u
         assert syncs == []
 
 
-def test_the_interval_thread_ends_with_the_log(place: Any) -> None:
+def test_the_interval_thread_ends_with_the_log(place: Any, until: Any) -> None:
     def flushers() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "seglog-flush"]
 
     log = seglog.open(place, LogConfig(flush_interval=3600))
     assert flushers() == ["seglog-flush"]
     log.close()
-    assert flushers() == []
+    until(lambda: flushers() == [])
+
+
+def test_a_close_does_not_need_a_join_which_signals_may_leave_locked(place: Any, monkeypatch: Any) -> None:
+    def join(thread: Any, timeout: Any = None) -> None:
+        raise AssertionError(f"{thread.name} was joined")
+
+    monkeypatch.setattr(threading.Thread, "join", join)
+    seglog.open(place, LogConfig(flush_interval=0.001)).close()
+
+
+def test_every_caller_of_a_stop_returns_once_the_last_sync_has_ended() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.begun, self.may_end = threading.Event(), threading.Event()
+
+        def sync(self) -> None:
+            self.begun.set()
+            assert self.may_end.wait(10)
+
+    slow = Slow()
+    interval = IntervalSync(0.001, slow.sync)
+    assert slow.begun.wait(10)
+    callers = [threading.Thread(target=interval.stop) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    assert all(caller.is_alive() for caller in callers)
+    slow.may_end.set()
+    for caller in callers:
+        caller.join(10)
+    assert not any(caller.is_alive() for caller in callers)
 
 
 def test_the_interval_goes_on_after_the_medium_had_no_space(watched: Any, until: Any) -> None:

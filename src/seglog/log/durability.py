@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from weakref import WeakMethod
 
@@ -161,28 +162,41 @@ class Durability:
 
 
 class IntervalSync:
-    """Call `sync` every `seconds` on its own thread until stopped."""
+    """Call `sync` every `seconds` on its own thread until stopped.
+
+    Nothing joins the thread: a join that signals interrupt twice may keep the lock for which the next one waits
+    (Python 3.11).
+    """
 
     def __init__(self, seconds: float, sync: Callable[[], None]) -> None:
         self._seconds = seconds
         self._sync = WeakMethod(sync)  # the thread must not keep a log alive that was dropped without close
         self._stopped: SimpleQueue[None] = SimpleQueue()  # not an Event: an interrupted set() may leave its lock held
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="seglog-flush", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._is_stopped():
-            sync = self._sync()
-            if sync is None:
-                return
-            try:
-                sync()
-            except LogPoisoned:
-                return  # the next append raises it
-            except SeglogError:
-                pass  # for example no space for the buffer: the next round or append tries again
-            finally:
-                del sync
+        try:
+            while not self._is_stopped() and self._is_synced():
+                pass
+        finally:
+            self._has_ended = True
+            self._ended.put(None)
+
+    def _is_synced(self) -> bool:
+        """Sync; return whether there will be a next round."""
+        sync = self._sync()
+        if sync is None:
+            return False
+        try:
+            sync()
+        except LogPoisoned:
+            return False  # the next append raises it
+        except SeglogError:
+            pass  # for example no space for the buffer: the next round or append tries again
+        return True
 
     def _is_stopped(self) -> bool:
         """Wait for the next round; return whether the thread was stopped."""
@@ -193,7 +207,11 @@ class IntervalSync:
         return True
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread: wait for its present sync."""
         self._stopped.put(None)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        if threading.current_thread() is self._thread:
+            return
+        while not self._has_ended:
+            with suppress(Empty):  # an interrupt may have taken it
+                self._ended.get(timeout=LOOK_AGAIN_SECONDS)
+        self._ended.put(None)  # for the next caller
