@@ -128,13 +128,14 @@ class View:
                 reader.check_range(end, position, expected, lacking=end - first)
                 continue
             last = end - base + (not reader.rules.dense and end == reader.next_offset)  # includes the last byte there
+            mapped, size = _mapped(reader, position, end)
             decode = partial(
                 decode_batches,
-                _mapped(reader, position, end),
+                mapped,
                 path=reader.store.path,
                 salt=reader.rules.salt,
                 base_offset=base,
-                end=reader.size,
+                end=size,
                 dense=reader.rules.dense,
                 max_records=max_records,
                 values=values,
@@ -190,11 +191,16 @@ class View:
         return entry.file if entry.next_offset is None or offset < entry.next_offset else -entry.file
 
 
-def _mapped(reader: SegmentReader, position: int, end: int) -> memoryview:
-    """Return the store's bytes; if they are fetched from elsewhere, at least those from `position` to offset `end`."""
+def _mapped(reader: SegmentReader, position: int, end: int) -> tuple[memoryview, int]:
+    """Return the store's bytes, and how many of them may be read.
+
+    Of a store that is fetched from elsewhere, those from `position` to offset `end` are there. What follows is not:
+    in a gap the next record would be looked for.
+    """
     if not isinstance(reader.store, RangedFile):
-        return reader.store.map()
-    return reader.store.map_range(position, reader.size if end >= reader.next_offset else reader.seek(end)[0])
+        return reader.store.map(), reader.size
+    stop = reader.size if end >= reader.next_offset else reader.seek(end)[0]
+    return reader.store.map_range(position, stop), stop
 
 
 def _share(base: int, end: int, records: int | None, offset: int) -> int:
