@@ -38,21 +38,13 @@ class Examples:
         """Run all as one shell session, as they stand but for the server's address; return what they print."""
         script = as_programs.program(self.text, sys.executable, url)
         tools.require("bash", *(["curl"] if re.search(r"\bcurl ", script) else []))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
-            ["bash", "-c", script], cwd=directory, capture_output=True, text=True, check=False, env=environment
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
         self._run.update(LANGUAGES)
-        return done.stdout
+        return _printed(["bash", "-c", script], directory)
 
     def run_as_one_program(self, directory: Path) -> str:
         """Run the blocks of Python as one program: later ones use names of the first; return what it prints."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, "-c", "\n".join(block for _, block in self.take("python"))]
-        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        program = "\n".join(block for _, block in self.take("python"))
+        return _printed([sys.executable, "-c", program], directory)
 
     def take(self, *languages: str) -> list[tuple[str, str]]:
         """Return the blocks of these languages, each with its own, for a test that runs them in its own way."""
@@ -62,6 +54,14 @@ class Examples:
     def unrun(self) -> set[str]:
         """Return the languages of examples that were not run."""
         return {language for language, _ in self._blocks} - self._run
+
+
+def _printed(command: list[str], directory: Path) -> str:
+    """Run a command with this process's modules; return what it prints."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
