@@ -149,7 +149,6 @@ class Call:
                 return await (workers or self.services.reads).run(partial(read, room))
             except NeedsRoom as error:
                 room = error.size
-                forget_traceback(error)
                 self._check_share(room)
 
     def _check_share(self, size: int) -> None:

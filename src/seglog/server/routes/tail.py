@@ -208,7 +208,6 @@ async def _next_events(call: Call, topic: Topic, number: int, tails: dict[int, T
             events = await services.reads.run(partial(_polled, log, number, tails, limits, room, expose, share))
         except NeedsRoom as error:
             room = error.size
-            forget_traceback(error)
             continue
         claim.resize(min(len(events), claim.size))
         return events
