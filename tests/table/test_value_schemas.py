@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.table.value_schemas import MOST_FIELDS, MOST_TEXT, NO_FUNCTION, DecodedValue, ValueSchemas
+from seglog.errors import StorageError
+from seglog.table import value_schemas
+from seglog.table.value_schemas import MOST_FIELDS, MOST_LOOKUPS, MOST_TEXT, NO_FUNCTION, DecodedValue, ValueSchemas
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,3 +139,20 @@ def test_what_is_shown_has_a_limit(place: Path) -> None:
     assert schemas.decode("orders", b'{"id"', 1_000_000).unfit == (
         "it has 1000000 bytes, and values of up to 5 are decoded here"
     )
+
+
+def test_a_catalog_that_never_answers_is_reported_and_keeps_no_caller(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_schemas, "ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, nobody reads
+        catalog = {"type": "rest", "uri": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        schemas = ValueSchemas(place / "warehouse", catalog)
+        for number in range(MOST_LOOKUPS + 1):  # the last one has no thread
+            with pytest.raises(StorageError, match="did not answer"):
+                schemas.decode(f"orders-{number}", b"{}", 2)
+        began = value_schemas.monotonic()
+        for _ in range(100):  # the lookup is late already
+            with pytest.raises(StorageError, match="did not answer"):
+                schemas.decode("orders-0", b"{}", 2)
+        assert value_schemas.monotonic() - began < 100 * 0.2

@@ -6,9 +6,11 @@ schema whose values a function decodes is known, but no function is called: it b
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
@@ -17,13 +19,15 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from seglog.errors import LogNotFound, TopicNotFound
+from seglog.errors import LogNotFound, StorageError, TopicNotFound
 from seglog.table.columns import columns_of, iceberg_type
 from seglog.table.typer import SCHEMA_PROPERTY, is_read_as_json
 from seglog.table.values.json_blocks import Block
 from seglog.table.warehouse import opened
 
 FRESH_SECONDS = 30.0
+ANSWER_SECONDS = 10.0  # of a catalog
+MOST_LOOKUPS = 4  # at a time; those that a catalog never answers stay
 MOST_KNOWN = 1000  # topics
 MOST_FIELDS = 1000  # of a value, with the elements of its arrays
 MOST_TEXT = 1000  # characters of a field
@@ -84,6 +88,34 @@ class _Schema:
         return DecodedValue(self.schema, [], complete=True, unfit=reason)
 
 
+class _Lookup:
+    """A lookup on a thread of its own, which does not keep the process: a catalog may never answer."""
+
+    def __init__(self, look_up: Callable[[], _Schema | None]) -> None:
+        self._ends = monotonic() + ANSWER_SECONDS
+        self._found: Future[_Schema | None] = Future()
+        threading.Thread(target=self._run, args=(look_up,), name="seglog-schema", daemon=True).start()
+
+    def _run(self, look_up: Callable[[], _Schema | None]) -> None:
+        try:
+            self._found.set_result(look_up())
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            self._found.set_exception(error)
+
+    def result(self) -> _Schema | None:
+        """Wait for what was found. Raises StorageError if the catalog did not answer in time, at once if it is late."""
+        try:
+            return self._found.result(max(0.0, self._ends - monotonic()))
+        except TimeoutError:
+            raise _unanswered() from None
+
+
+def _unanswered() -> StorageError:
+    return StorageError(
+        errno.ETIMEDOUT, f"the catalog of the tables did not answer within {ANSWER_SECONDS:g} s; is it running?"
+    )
+
+
 class ValueSchemas:
     """The schemas of the tables of a warehouse. Safe for threads."""
 
@@ -92,12 +124,13 @@ class ValueSchemas:
         self._place, self._catalog = os.fspath(place), catalog
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, _Schema | None]] = {}
+        self._lookups: dict[str, _Lookup] = {}
 
     def decode(self, topic: str, value: bytes | None, size: int) -> DecodedValue:
         """Return a value by the schema of a topic's table. size: of the whole value, of which `value` may be a part.
 
         Raises:
-            CorruptLog, StorageError: The table cannot be read.
+            CorruptLog, StorageError: The table cannot be read, or its catalog does not answer.
         """
         schema = self._schema(topic)
         if schema is None:
@@ -110,14 +143,27 @@ class ValueSchemas:
         """Return the schema of a topic's table, looked up again after some seconds."""
         with self._lock:
             at, known = self._known.get(topic, (float("-inf"), None))
-        if monotonic() - at < FRESH_SECONDS:
-            return known
-        found = self._looked_up(topic)
-        with self._lock:
-            self._known.pop(topic, None)
-            self._known[topic] = (monotonic(), found)
-            if len(self._known) > MOST_KNOWN:
-                del self._known[next(iter(self._known))]
+            if monotonic() - at < FRESH_SECONDS:
+                return known
+            lookup = self._lookups.get(topic)
+            if lookup is None:
+                if len(self._lookups) >= MOST_LOOKUPS:
+                    raise _unanswered()
+                lookup = self._lookups[topic] = _Lookup(lambda: self._look_up(topic))
+        return lookup.result()
+
+    def _look_up(self, topic: str) -> _Schema | None:
+        """Look up a schema and keep it; the only lookup of this topic."""
+        try:
+            found = self._looked_up(topic)
+            with self._lock:
+                self._known.pop(topic, None)
+                self._known[topic] = (monotonic(), found)
+                if len(self._known) > MOST_KNOWN:
+                    del self._known[next(iter(self._known))]
+        finally:
+            with self._lock:
+                del self._lookups[topic]
         return found
 
     def _looked_up(self, topic: str) -> _Schema | None:
