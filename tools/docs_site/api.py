@@ -36,6 +36,9 @@ OF_JOBS = (
 )
 """The names of the packages of `seglog.spark` that are programs, too."""
 OF_SPARK = ("session.local_session", "progress.lag", "progress.Lag", "read.explain.explain_read")
+OF_ARCHIVE = ("lease.Lease", "lease.ObjectLease", "promotion.promote_from_archive", "promotion.Promotion")
+OF_AUDIT = ("audit_keys", "KeyAudit", "read_checkpoint")
+OF_LAMINARMQ = ("open_laminarmq", "LaminarmqLog", "LaminarmqRecord")
 OWN_TESTS = "internals"  # of seglog.testing: for the tests of seglog only
 
 
@@ -189,6 +192,22 @@ def pages() -> list[Page]:
             "seglog.testing",
             "Tools for tests: a suite for storages, failures, power cuts, damage, and a broker for Kafka's clients.",
             _of_modules(seglog.testing, without=OWN_TESTS),
+        ),
+        Page(
+            "archive.md",
+            "seglog.archive",
+            "seglog.archive",
+            "Leases, and the takeover of a lost writer by its archive. "
+            "Needs the extra `seglog[archive]` for object storage.",
+            OF_ARCHIVE,
+        ),
+        Page("audit.md", "seglog.topic.audit", "seglog.topic.audit", "A check of the keys of a topic.", OF_AUDIT),
+        Page(
+            "laminarmq.md",
+            "seglog.log.laminarmq",
+            "seglog.log.laminarmq",
+            "The files of laminarmq, read only.",
+            OF_LAMINARMQ,
         ),
         Page(
             "errors.md",

@@ -141,11 +141,9 @@ def audit_keys(
         place: A path, a Storage, or an open log or topic; a standalone log is partition 0 of a topic with its
             directory's name.
         delivered: group -> topic -> partition -> offset (exclusive: everything before it was delivered); without group
-        names
-            it is that of the group "consumer". A partition that is not named counts as not delivered.
+            names it is that of the group "consumer". A partition that is not named counts as not delivered.
         memory_bytes: The most memory for keys and offsets, including what joining and reading them takes; a single key
-        is
-            held whatever its length.
+            is held whatever its length.
 
     Raises:
         LogNotFound, NotALog: there is no log at the place.
