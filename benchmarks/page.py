@@ -38,6 +38,7 @@ TITLES = {
     "http-paths": "One append over HTTP, and by paths that do less",
     "kafka": "Compared with Kafka",
     "kafka-clients": "Kafka's own programs, against Kafka and against `seglog serve --kafka`",
+    "kafka-requests": "One Produce of a client of Kafka, against paths that do less of the same",
     "laminarmq": "Compared with laminarmq",
     "spark": "Spark",
     "spark-kafka": "Spark, compared with its Kafka source",

@@ -54,7 +54,7 @@ def values(found: dict[str, Any]) -> list[bytes]:
     while left:
         size = LENGTH_FROM + int.from_bytes(left[8:LENGTH_FROM], "big")
         batch, left = left[:size], left[size:]
-        came += decode(batch, head_of(batch), now=0, most=2**30).column("value").to_pylist()
+        came += decode(batch, head_of(batch), now=0, most=2**30).arrow.column("value").to_pylist()
     return came
 
 

@@ -19,7 +19,7 @@ from kio.records.writers import write_batch
 
 import seglog
 from seglog.kafka.records.compression import decompressed
-from seglog.kafka.records.decode import check_heads, decode, head_of
+from seglog.kafka.records.decode import decode, head_of
 from seglog.kafka.records.encode import encode
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
 from seglog.kafka.records.layout import HEAD_BYTES
@@ -85,7 +85,7 @@ def rows_of(batch):
 def test_what_kio_writes_is_decoded(rows):
     rows = [(time // 1000 * 1000, *rest) for time, *rest in rows]
     data = memoryview(kio_batch(rows))
-    assert rows_of(decode(data, head_of(data), now=NOW, most=MOST)) == rows
+    assert rows_of(decode(data, head_of(data), now=NOW, most=MOST).arrow) == rows
 
 
 @settings(max_examples=40)
@@ -105,7 +105,7 @@ def test_what_is_encoded_kio_reads(rows, start, epoch):
         (start + number, *row) for number, row in enumerate(rows)
     ]
     again = decode(data, head_of(data), now=NOW, most=MOST)
-    assert rows_of(again) == rows
+    assert rows_of(again.arrow) == rows
 
 
 def test_offsets_too_far_apart_are_split_into_batches():
@@ -154,8 +154,8 @@ def test_a_forged_batch_is_decoded_or_refused(rows, changes):
         batch = decode(sealed, head_of(sealed), now=NOW, most=MOST)
     except BadBatch:
         return
-    assert len(batch) == len(rows)
-    batch.validate(full=False)
+    assert batch.count == len(rows) == len(batch.arrow)
+    batch.arrow.validate(full=False)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_record_without_a_time_gets_the_present_one():
     data = bytearray(kio_batch([(1000, b"k", b"v", ())]))
     struct.pack_into(">q", data, 27, -1)
     sealed = with_checksum(data)
-    assert decode(sealed, head_of(sealed), now=NOW, most=MOST)["timestamp"].to_pylist() == [NOW]
+    assert decode(sealed, head_of(sealed), now=NOW, most=MOST).arrow["timestamp"].to_pylist() == [NOW]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -232,10 +232,10 @@ def test_keys_and_headers_are_counted_exactly(rows):
         len(key or b"") + sum(len(name.encode()) + len(value or b"") for name, value in headers)
         for _, key, _, headers in rows
     )
-    check_heads(batch, count, longest)
+    batch.check_heads(count, longest)
     if count:
         with pytest.raises(BadBatch, match=f"a record has {count} headers"):
-            check_heads(batch, count - 1, longest)
+            batch.check_heads(count - 1, longest)
     if longest:
         with pytest.raises(BadBatch, match=f"have {longest} bytes"):
-            check_heads(batch, count, longest - 1)
+            batch.check_heads(count, longest - 1)

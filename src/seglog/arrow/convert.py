@@ -4,8 +4,9 @@ Importing this loads pyarrow and numba; the log does so at the first batch call.
 """
 
 from seglog.arrow.columns import partitions_of
+from seglog.arrow.encodable import EncodableRows, Encoded
 from seglog.arrow.from_store import BatchDecoder, decode_batches, record_schema
-from seglog.arrow.to_rows import ArrowBatch, Encoded
+from seglog.arrow.to_rows import ArrowBatch
 from seglog.kernels import point, unchanged
 from seglog.kernels.layout import ENTRY, MARK, MarksState
 from seglog.kernels.scan import StoreScan, scan_chunks, scan_store
@@ -15,6 +16,7 @@ __all__ = [
     "MARK",
     "ArrowBatch",
     "BatchDecoder",
+    "EncodableRows",
     "Encoded",
     "MarksState",
     "StoreScan",

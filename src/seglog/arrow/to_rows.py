@@ -6,7 +6,6 @@ because Arrow stores their keys and values separately.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from seglog.arrow.columns import (
     OffsetRows,
     byte_rows,
     chunk_rows,
-    int64_room,
     is_bytes,
     is_text,
     joined,
@@ -27,12 +25,9 @@ from seglog.arrow.columns import (
     same_for_all,
     valid_rows,
 )
-from seglog.config import MAX_STORE_BYTES
-from seglog.errors import InvalidArgument, InvalidType, KeyRequired
-from seglog.kernels.encode import Place, encode
-from seglog.kernels.extent import STEP, bytes_before, find_rows, measure
+from seglog.arrow.encodable import EncodableRows, column_of
+from seglog.errors import InvalidArgument, InvalidType
 from seglog.kernels.headers import KEY_LONG, KEY_NOT_UTF8, KEY_NULL, measure_headers, write_headers
-from seglog.kernels.layout import ENTRY, MARK, MarksState, Summary
 from seglog.kernels.rows import Cells, Column, Rows
 
 COLUMNS = ("value", "key", "timestamp", "headers")
@@ -41,39 +36,8 @@ FAULTS = {KEY_NULL: "is null", KEY_LONG: "is longer than 65535 bytes", KEY_NOT_U
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Rows as a store holds them.
-
-    length: bytes written to `out`; entries: structured array layout.ENTRY, one per row; marks: layout.MARK;
-    marks_state: input of the next call; tombstones: their number; min_timestamp, max_timestamp: None without rows.
-    """
-
-    length: int
-    entries: Array
-    marks: Array
-    marks_state: MarksState
-    tombstones: int
-    min_timestamp: int | None
-    max_timestamp: int | None
-
-
-class ArrowBatch:
-    """A table prepared for encoding.
-
-    rows: their number; bytes: their total size once encoded; widest: the first row of maximum size, and that size.
-    """
-
-    def __init__(
-        self, timestamps: Array, key: ByteRows | OffsetRows, headers: ByteRows, value: ByteRows | OffsetRows
-    ) -> None:
-        self._owners = (timestamps, key, headers, value)  # keeps the addresses valid that the encoder reads
-        self._rows = Rows(_column(timestamps), _cells(key), _cells(headers), _cells(value))
-        self._key_lengths = key.lengths if isinstance(key, ByteRows) else None
-        self.rows = timestamps.size
-        self._ends = np.empty(-(-self.rows // STEP) + 1, np.int64)
-        row, most = measure(self._rows, self.rows, self._ends)
-        self.widest, self.bytes = (int(row), int(most)), int(self._ends[-1])
+class ArrowBatch(EncodableRows):
+    """A table prepared for encoding."""
 
     @classmethod
     def prepare(cls, data: Any, *, now: int) -> ArrowBatch:
@@ -95,74 +59,10 @@ class ArrowBatch:
         key = _byte_rows(columns["key"], "key") if "key" in columns else _all_of_length(-1, rows)
         headers = _header_rows(columns["headers"]) if "headers" in columns else _all_of_length(0, rows)
         timestamps = timestamps_of(columns.get("timestamp"), rows, now)
-        return cls(timestamps, key, headers, _byte_rows(columns["value"], "value"))
-
-    def check_keys(self) -> None:
-        """Raise KeyRequired, which names the row, if a row has no key."""
-        if self._key_lengths is None:
-            return
-        missing = self._key_lengths < 0
-        if missing.any():
-            raise KeyRequired(row=int(missing.argmax()))
-
-    def bytes_before(self, row: int) -> int:
-        """Return the size of the rows before `row`."""
-        return int(bytes_before(self._rows, self._ends, row))
-
-    def rows_within(self, start: int, room: int) -> int:
-        """Return the greatest `stop` such that rows start..stop take up to `room` bytes; `start` if none fits."""
-        more = np.array([self.bytes_before(start) + room + 1], np.int64)
-        return max(int(self.rows_taking(more)[0, 0]) - 1, start)
-
-    def rows_taking(self, limits: Array) -> Array:
-        """For each number of bytes find the smallest number of leading rows that take at least that many.
-
-        Returns int64[limits, 3]: that number of rows (rows + 1 if all take less), their size, and where the last
-        begins.
-        """
-        found = np.empty((limits.size, 3), np.int64)
-        find_rows(self._rows, self.rows, self._ends, limits, found)
-        return found
-
-    def encode(
-        self,
-        start: int,
-        stop: int,
-        *,
-        out: Any,
-        relative: int,
-        position: int,
-        salt: int,
-        marks_state: MarksState,
-    ) -> Encoded:
-        """Encode rows start..stop into `out` (a writable buffer), as a store holds them from `position` on.
-
-        relative: the first row's offset within the segment. Raises InvalidArgument if the rows exceed `out` or 32 bits.
-        """
-        target = np.frombuffer(out, np.uint8)
-        if not 0 <= start <= stop <= self.rows:
-            raise InvalidArgument(f"rows {start}..{stop} of a batch of {self.rows}")
-        if relative + stop - start > 2**32:
-            raise InvalidArgument(f"offsets {relative}..{relative + stop - start} must fit 32 bits")
-        entries, found = int64_room(2 * (stop - start)).view(np.uint64).reshape(-1, 2), int64_room(2 * (stop - start))
-        place, room = Place(relative, position, np.uint64(salt)), min(target.size, MAX_STORE_BYTES - position)
-        length, count, state, summary = encode(
-            self._rows, self._ends, start, stop, place, marks_state, target, room, entries, found.reshape(-1, 2)
-        )
-        if length > room:
-            raise InvalidArgument(
-                f"{length} bytes at position {position} exceed the buffer ({target.size} bytes) or 32 bits"
-            )
-        summary = Summary(*summary)
-        return Encoded(
-            int(length),
-            entries.view(ENTRY).reshape(-1),
-            found.view(MARK)[:count],
-            MarksState(*state),
-            summary.tombstones,
-            summary.min_timestamp if stop > start else None,
-            summary.max_timestamp if stop > start else None,
-        )
+        value = _byte_rows(columns["value"], "value")
+        cells = Rows(column_of(timestamps), _cells(key), _cells(headers), _cells(value))
+        owners = (timestamps, key, headers, value)
+        return cls(cells, rows, key.lengths if isinstance(key, ByteRows) else None, owners)
 
 
 def _named_columns(data: Any) -> dict[str, pa.ChunkedArray]:
@@ -217,11 +117,7 @@ def _byte_rows(column: pa.ChunkedArray, name: str) -> ByteRows | OffsetRows:
 def _cells(rows: ByteRows | OffsetRows) -> Cells:
     if isinstance(rows, OffsetRows):
         return Cells(rows.width, rows.starts, rows.data, Column(0, 0), Column(0, 0))
-    return Cells(0, 0, 0, _column(rows.addresses), _column(rows.lengths))
-
-
-def _column(array: Array) -> Column:
-    return Column(array.ctypes.data, array.strides[0])
+    return Cells(0, 0, 0, column_of(rows.addresses), column_of(rows.lengths))
 
 
 def _all_of_length(length: int, rows: int) -> ByteRows:

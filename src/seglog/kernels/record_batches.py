@@ -54,12 +54,6 @@ def _span(address: int, end: int) -> Any:
 
 
 @inlined
-def _put_view(views: Any, valid: Any, row: int, address: int, length: int, base: int, limit: int) -> None:
-    valid[row] = length >= 0
-    views[row, 0], views[row, 1] = view_words(address, max(length, 0), address - base, limit)
-
-
-@inlined
 def _past_headers(at: int, end: int, count: int) -> Any:
     """Return the address after `count` headers, 0 if they exceed `end`; and whether each has a key."""
     named = True
@@ -84,15 +78,15 @@ def locate_records(
     position: int,
     times: tuple[int, int],
     timestamps: Int64s,
-    keys: tuple[Uint64Rows, Uint8s],
-    values: tuple[Uint64Rows, Uint8s],
+    keys: Spans,
+    values: Spans,
     headers: Int64Rows,
 ) -> Any:
     """Find the records from `position` to the end of `source`, one per row, which must fill it.
 
     times: the batch's first timestamp in ms, and the microseconds for records without one (-1).
-    Fills timestamps (us), keys and values (Arrow views into `source`, and whether they are not null), headers
-    (int64[rows, 2]: position of the first header, and their number).
+    Fills timestamps (us), keys and values (addresses in `source`, and lengths, -1: null), headers (int64[rows, 2]:
+    position of the first header, and their number).
     Returns (fault, row, total number of headers).
     """
     base = address_of(source)
@@ -123,20 +117,18 @@ def locate_records(
         if fault != SOUND:
             return fault, row, total
         timestamps[row] = now if first + delta == -1 else (first + delta) * 1000
-        _put_view(keys[0], keys[1], row, key, key_length, base, limit)
-        _put_view(values[0], values[1], row, value, value_length, base, limit)
+        keys[0][row], keys[1][row] = key, key_length
+        values[0][row], values[1][row] = value, value_length
         total += count
         address = end
     return (SOUND if address == limit else NOT_FILLED), timestamps.size, total
 
 
 @kernel
-def locate_record_headers(
-    source: Input, headers: Int64Rows, offsets: Int32s, keys: Uint64Rows, values: tuple[Uint64Rows, Uint8s]
-) -> None:
-    """Fill the headers that `locate_records` has checked.
+def locate_record_headers(source: Input, headers: Int64Rows, offsets: Int32s, keys: Spans, values: Spans) -> None:
+    """Find the headers that `locate_records` has checked.
 
-    offsets: int32[rows + 1], where each row's begin; keys, values: Arrow views, and whether the values are not null.
+    offsets: int32[rows + 1], where each row's begin; keys, values: as there, one per header.
     """
     base = address_of(source)
     limit, item = base + source.size, 0
@@ -144,12 +136,20 @@ def locate_record_headers(
         offsets[row] = item
         at = base + headers[row, 0]
         for _ in range(headers[row, 1]):
-            key, length, at = _span(at, limit)
-            keys[item, 0], keys[item, 1] = view_words(key, length, key - base, limit)
-            value, length, at = _span(at, limit)
-            _put_view(values[0], values[1], item, value, length, base, limit)
+            keys[0][item], keys[1][item], at = _span(at, limit)
+            values[0][item], values[1][item], at = _span(at, limit)
             item += 1
     offsets[headers.shape[0]] = item
+
+
+@kernel
+def fill_views(source: Input, spans: Spans, views: Uint64Rows, valid: Uint8s) -> None:
+    """Fill Arrow views into `source` of bytes that were found there, and whether they are not null."""
+    base = address_of(source)
+    for row in range(valid.size):
+        address, length = spans[0][row], spans[1][row]
+        valid[row] = length >= 0
+        views[row, 0], views[row, 1] = view_words(address, max(length, 0), address - base, base + source.size)
 
 
 @inlined

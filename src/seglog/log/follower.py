@@ -254,7 +254,7 @@ class LogFollower(Log):
     append_each = _rejected("append_each")
     append_at = _rejected("append_at")
     append_stream = _rejected("append_stream")
-    append_batch = _rejected("append_batch")
+    append_batch = _append_encodable = _rejected("append_batch")
     publish = _rejected("publish")
     check_staged = _rejected("check_staged")
     truncate = _rejected("truncate")

@@ -18,6 +18,7 @@ from seglog.log.staging import StagedSegment
 from seglog.record import Header, Record, checked_text
 
 if TYPE_CHECKING:
+    from seglog.arrow.encodable import EncodableRows
     from seglog.compaction.plan import CompactionPlan
     from seglog.compaction.rewrite import Outcome
     from seglog.compaction.schedule import Standing
@@ -149,6 +150,19 @@ class Log(FollowedLog):
         Raises:
             InvalidType: If `data` or a column has another type.
             InvalidArgument: If there is another column, or a value is out of range.
+            RecordTooLarge: If a row fits no segment.
+            StorageError: If a write fails.
+        """
+
+    @abstractmethod
+    def _append_encodable(self, rows: EncodableRows) -> range:
+        """Append rows that are ready to be encoded, as `append_batch` does, and return their offsets.
+
+        Args:
+            rows: The rows; their headers, if any, are those of valid records.
+
+        Raises:
+            KeyRequired: If the log is compacted by key and a row has none.
             RecordTooLarge: If a row fits no segment.
             StorageError: If a write fails.
         """

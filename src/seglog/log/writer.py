@@ -25,7 +25,7 @@ from seglog.errors import (
     StorageError,
 )
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
-from seglog.log.appends.batch import append_batches, prepared
+from seglog.log.appends.batch import append_batches, checked, prepared
 from seglog.log.appends.group import Appended, Draft, Group, Wanted, checked_row, checked_rows
 from seglog.log.appends.stream import Stream, append_stream, checked_stream
 from seglog.log.compaction import Compactor
@@ -57,7 +57,7 @@ from seglog.segment.write_buffer import Row
 from seglog.storage import Lock, Storage
 
 if TYPE_CHECKING:
-    from seglog.arrow.to_rows import ArrowBatch
+    from seglog.arrow.encodable import EncodableRows
     from seglog.compaction.rewrite import Outcome
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress
@@ -289,6 +289,14 @@ class LogWriter(Log):
         """Append Arrow data; see Log.append_batch."""
         self._check_open()
         batches = prepared(self._state.live, data, needs_keys=self._needs_keys, clock=self._clock)
+        return self._append_prepared(batches)
+
+    def _append_encodable(self, rows: EncodableRows) -> range:
+        """Append rows that are ready to be encoded; see Log._append_encodable."""
+        self._check_open()
+        return self._append_prepared(iter((checked(self._state.live, rows, needs_keys=self._needs_keys),)))
+
+    def _append_prepared(self, batches: Iterator[EncodableRows]) -> range:
         offsets = self._append_batches(batches)
         self._syncer.flush_if_due(offsets.stop)
         return offsets
@@ -299,7 +307,7 @@ class LogWriter(Log):
             pass
 
     @change
-    def _append_batches(self, batches: Iterator[ArrowBatch]) -> range:
+    def _append_batches(self, batches: Iterator[EncodableRows]) -> range:
         return append_batches(self._state, batches)
 
     # --- durability ---------------------------------------------------------------------------------------------

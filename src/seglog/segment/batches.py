@@ -33,7 +33,7 @@ AHEAD_BATCHES = THREADS + 2  # one more than are in work, so that no thread wait
 
 
 class Encoder(Protocol):
-    """A batch prepared for encoding, such as `seglog.arrow.convert.ArrowBatch`."""
+    """A batch prepared for encoding, such as `seglog.arrow.encodable.EncodableRows`."""
 
     def bytes_before(self, row: int) -> int:
         """Return the encoded size of the rows before `row`."""
@@ -149,7 +149,7 @@ class Encoding:
     def _encode(self, number: int) -> Any:
         from seglog.kernels.layout import NO_TIMESTAMP, MarksState  # noqa: PLC0415 - loaded with the batch
 
-        piece = self._pieces[number]
+        piece, newest = self._pieces[number], self._newest if len(self._pieces) == 1 else NO_TIMESTAMP
         return self._batch.encode(
             piece.first,
             piece.last,
@@ -157,7 +157,7 @@ class Encoding:
             relative=self._first_offset + piece.first,
             position=piece.begin,
             salt=self._salt,
-            marks_state=MarksState(self._interval, piece.next_mark, NO_TIMESTAMP),
+            marks_state=MarksState(self._interval, piece.next_mark, newest),
         )
 
     def _block_bytes(self, number: int) -> memoryview:
@@ -171,37 +171,48 @@ class Encoding:
 
     def block(self) -> Block:
         """Describe the records, after all of them were yielded; their entries are separate."""
-        import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
-
-        from seglog.kernels.layout import MARK  # noqa: PLC0415 - as above
-
         pieces = self._encoded
-        newest = np.maximum.accumulate([self._newest, *(piece.marks_state.max_timestamp for piece in pieces)])
-        marks = np.concatenate([piece.marks.view(np.int64) for piece in pieces]).view(MARK)  # slow on separate fields
-        times = marks["max_timestamp"]  # the maximum before each mark, within its piece
-        np.maximum(times, newest[:-1].repeat([piece.marks.size for piece in pieces]), out=times)
+        marks, newest = self._marks()
         return Block(
             self._pieces[-1].last - self._pieces[0].first,
             0,
             0,
             b"",
-            marks.tobytes(),
-            (pieces[-1].marks_state.next_position, int(newest[-1])),
+            marks,
+            (pieces[-1].marks_state.next_position, newest),
             sum(piece.tombstones for piece in pieces),
             min(piece.min_timestamp for piece in pieces),
             max(piece.max_timestamp for piece in pieces),
             None,
         )
 
+    def _marks(self) -> tuple[bytes, int]:
+        """Return the marks of all pieces, each with the maximum timestamp of everything before it, and the last one."""
+        pieces = self._encoded
+        if len(pieces) == 1:  # it was encoded from the segment's own maximum on
+            return pieces[0].marks.tobytes(), pieces[0].marks_state.max_timestamp
+        import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
+
+        from seglog.kernels.layout import MARK  # noqa: PLC0415 - as above
+
+        newest = np.maximum.accumulate([self._newest, *(piece.marks_state.max_timestamp for piece in pieces)])
+        marks = np.concatenate([piece.marks.view(np.int64) for piece in pieces]).view(MARK)  # slow on separate fields
+        times = marks["max_timestamp"]  # the maximum before each mark, within its piece
+        np.maximum(times, newest[:-1].repeat([piece.marks.size for piece in pieces]), out=times)
+        return marks.tobytes(), int(newest[-1])
+
 
 def _pieces(batch: Encoder, start: int, stop: int, position: int, marks: MarkBuilder) -> list[Piece]:
     """Cut rows start..stop where they cross a multiple of PIECE_BYTES; each piece has at least one row."""
-    import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
-
     origin = position - batch.bytes_before(start)  # position of a hypothetical row 0
     end = origin + batch.bytes_before(stop)
     held_back = position + HEAD_BYTES - 1  # the first head is written last, so it must not cross a block boundary
-    limits = np.arange(held_back - held_back % PIECE_BYTES + PIECE_BYTES, end, PIECE_BYTES)
+    first_limit = held_back - held_back % PIECE_BYTES + PIECE_BYTES
+    if end <= first_limit:
+        return [Piece(start, stop, position, end, position, marks.next_position)]
+    import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
+
+    limits = np.arange(first_limit, end, PIECE_BYTES)
     cuts = batch.rows_taking(np.append(limits, end) - origin)
     pieces: list[Piece] = []
     begin, next_mark = position, marks.next_position

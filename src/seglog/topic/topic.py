@@ -38,6 +38,8 @@ from seglog.topic.reading import ReadableTopic
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seglog.arrow.encodable import EncodableRows
+
 _NEEDS_PARTITION = "expected_offset needs partition: each partition has its own offsets"
 
 
@@ -357,6 +359,11 @@ class Topic(ReadableTopic):
         if partition is not None:
             self.partition(partition)
         return self._appending.append_batch(data, partition=partition, once=once)
+
+    def _append_encodable(self, partition: int, rows: EncodableRows) -> range:
+        """Append rows without marks that are ready to be encoded to a partition; see `Log._append_encodable`."""
+        self._publishing.finish_waiting()
+        return self.partition(partition)._append_encodable(rows)
 
     def _complete_batch(self, data: pa.Table | pa.RecordBatch, found: Share, once: str) -> None:
         """Append the rows of a batch that a crash has cut, as `append_batch`, to the partition that has the others.

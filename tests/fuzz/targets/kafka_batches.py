@@ -58,7 +58,8 @@ def target(data: bytes) -> None:
         batch[17:21] = struct.pack(">I", crc32c(bytes(batch[21:])))
     try:
         whole = memoryview(batch)
-        rows = decode(whole, head_of(whole), now=NOW, most=MOST)
+        records = decode(whole, head_of(whole), now=NOW, most=MOST)
+        rows = records.arrow
     except BadBatch:
         return
     with seglog.open(seglog.MemoryStorage()) as log:
@@ -67,5 +68,5 @@ def target(data: bytes) -> None:
         except InvalidArgument:  # the name of a header that is not UTF-8
             return
         found = [part for one in log.batches() for part in encode(one, 0)]
-        again = [decode(part, head_of(part), now=NOW, most=10**9) for part in found]
+        again = [decode(part, head_of(part), now=NOW, most=10**9).arrow for part in found]
         assert [one.to_pylist() for one in again] == [rows.to_pylist()]

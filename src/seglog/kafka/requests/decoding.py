@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-
 from seglog.clock import system_clock
-from seglog.kafka.records.decode import check_heads, decode
+from seglog.kafka.records.decode import decode
 from seglog.kafka.records.faults import NoKeys
 from seglog.kafka.records.layout import CODEC_BITS, Head
 
 if TYPE_CHECKING:
+    from seglog.kafka.records.records import Records
     from seglog.log.log import Log
     from seglog.server.settings import Limits
 
@@ -26,12 +24,11 @@ def decoded_bytes(data: memoryview, head: Head) -> int:
     return head.records * ROW_BYTES + (len(data) * GROWTH if head.attributes & CODEC_BITS else 0)
 
 
-def decoded(data: memoryview, head: Head, log: Log, most: int, limits: Limits) -> pa.RecordBatch:
+def decoded(data: memoryview, head: Head, log: Log, most: int, limits: Limits) -> Records:
     """Return the records of a batch. most: bytes that they may take. Raises NoKeys for those that the log refuses."""
     records = decode(data, head, now=system_clock(), most=most)
     if head.attributes & CODEC_BITS or len(data) > min(limits.head_bytes, LEAST_HEADER_BYTES * limits.record_headers):
-        check_heads(records, limits.record_headers, limits.head_bytes)
-    keys = records.column("key")
-    if keys.null_count and log.config.retention.needs_keys:
-        raise NoKeys(np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)).tolist())
+        records.check_heads(limits.record_headers, limits.head_bytes)
+    if log.config.retention.needs_keys and len(keyless := records.keyless):
+        raise NoKeys(keyless.tolist())
     return records

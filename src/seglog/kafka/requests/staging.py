@@ -69,7 +69,7 @@ async def _stage(call: Call, topic: Topic, journal: Journal, batch: Batch, data:
     claim = Claim(call.services.memory, "decoding")
 
     def stage() -> None:
-        records = _stored(decoded(data, head, log, limits.batch_bytes, limits))
+        records = _stored(decoded(data, head, log, limits.batch_bytes, limits).arrow)
         transactions_of(call.services.broker).stage(journal, batch, records)
 
     try:

@@ -14,12 +14,12 @@ from seglog.log.writer_state import OPEN, WriterState
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seglog.arrow.to_rows import ArrowBatch
+    from seglog.arrow.encodable import EncodableRows
     from seglog.clock import Clock
     from seglog.log.live_segments import LiveSegments
 
 
-def prepared(live: LiveSegments, data: Any, *, needs_keys: bool, clock: Clock) -> Iterator[ArrowBatch]:
+def prepared(live: LiveSegments, data: Any, *, needs_keys: bool, clock: Clock) -> Iterator[EncodableRows]:
     """Return the batches of Arrow data, each after every check that is possible before the append.
 
     The first one is ready before this returns, so that the caller takes the lock afterwards; the rest of a stream is
@@ -28,18 +28,22 @@ def prepared(live: LiveSegments, data: Any, *, needs_keys: bool, clock: Clock) -
     from seglog.arrow.convert import ArrowBatch  # noqa: PLC0415 - pyarrow and the kernels load when first used
     from seglog.arrow.stream import pieces_of  # noqa: PLC0415 - as above
 
-    def prepare(piece: pa.Table | pa.RecordBatch) -> ArrowBatch:
-        batch = ArrowBatch.prepare(piece, now=clock())
-        check_widest(live, batch)
-        if needs_keys:
-            batch.check_keys()
-        return batch
+    def prepare(piece: pa.Table | pa.RecordBatch) -> EncodableRows:
+        return checked(live, ArrowBatch.prepare(piece, now=clock()), needs_keys=needs_keys)
 
     batches = map(prepare, pieces_of(data))
     return chain((next(batches),), batches)
 
 
-def append_batches(state: WriterState, batches: Iterator[ArrowBatch]) -> range:
+def checked(live: LiveSegments, rows: EncodableRows, *, needs_keys: bool) -> EncodableRows:
+    """Return rows that this log accepts. Raises RecordTooLarge or KeyRequired, which name the row."""
+    check_widest(live, rows)
+    if needs_keys:
+        rows.check_keys()
+    return rows
+
+
+def append_batches(state: WriterState, batches: Iterator[EncodableRows]) -> range:
     """Append batches and return their offsets; after an error none of them is in the log. Called within a change."""
     live = state.live
     first = live.active.next_offset

@@ -1,0 +1,181 @@
+"""Records that are stored without Arrow: the bytes, figures and errors are those of the same records as Arrow."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+import seglog
+from seglog.arrow.convert import ArrowBatch, EncodableRows, MarksState
+from seglog.kafka.records.decode import decode, head_of
+from seglog.kafka.records.faults import BadBatch
+from seglog.kafka.records.layout import CHECKED_FROM, CHECKSUM_AT, HEAD, HEAD_BYTES, LENGTH_FROM
+from seglog.kafka.wire.buffers import Writer
+from seglog.log.log import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from seglog.kafka.records.records import Records
+
+NOW, MOST = 1_800_000_000_000_000, 1_000_000
+CELLS = st.none() | st.binary(max_size=14) | st.binary(min_size=15, max_size=300)
+"""Keys and values, also of the lengths at which Arrow begins to store them apart."""
+ROWS = st.lists(st.tuples(st.integers(-(2**40), 2**40), CELLS, CELLS), min_size=1, max_size=70)
+FIRST_TIMES = st.sampled_from([-1, 0, 1_700_000_000_123, -(2**40)])
+CHANGES = st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), max_size=3)
+Row = tuple[int, bytes | None, bytes | None]
+STATE = MarksState(256, 512, 1_700_000_000_000_000)
+
+
+def batch_of(rows: list[Row], first_time: int, codec: str | None = None) -> memoryview:
+    """Return a batch as a producer sends it; each row is a timestamp delta, a key and a value."""
+    records = b"".join(record(number, *row) for number, row in enumerate(rows))
+    if codec is not None:
+        records = bytes(pa.compress(records, codec=codec))
+    attributes, last = 0 if codec is None else 4, len(rows) - 1
+    head = (
+        0,
+        HEAD_BYTES - LENGTH_FROM + len(records),
+        -1,
+        2,
+        0,
+        attributes,
+        last,
+        first_time,
+        0,
+        -1,
+        -1,
+        -1,
+        len(rows),
+    )
+    return sealed(bytearray(HEAD.pack(*head) + records))
+
+
+def record(number: int, delta: int, key: bytes | None, value: bytes | None) -> bytes:
+    body = b"\0" + varint(delta) + varint(number) + span(key) + span(value) + varint(0)
+    return varint(len(body)) + body
+
+
+def span(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def varint(number: int) -> bytes:
+    target = Writer()
+    target.varint((number << 1) ^ (number >> 63))
+    return b"".join(bytes(part) for part in target.parts())
+
+
+def sealed(data: bytearray) -> memoryview:
+    struct.pack_into(">I", data, CHECKSUM_AT, crc32c(bytes(data[CHECKED_FROM:])))
+    return memoryview(bytes(data))
+
+
+def decoded(data: memoryview) -> Records:
+    return decode(data, head_of(data), now=NOW, most=MOST)
+
+
+def encoded(rows: EncodableRows) -> tuple[Any, ...]:
+    """Return what a store and its lookups get of the rows."""
+    out = np.zeros(rows.bytes, np.uint8)
+    found = rows.encode(0, rows.rows, out=out, relative=7, position=300, salt=99, marks_state=STATE)
+    figures = found.length, found.marks_state, found.tombstones, found.min_timestamp, found.max_timestamp
+    return out.tobytes(), found.entries.tobytes(), found.marks.tobytes(), figures, rows.widest
+
+
+@given(ROWS, FIRST_TIMES)
+def test_records_take_the_bytes_that_they_take_as_arrow(rows: list[Row], first_time: int) -> None:
+    records = decoded(batch_of(rows, first_time))
+    assert encoded(records.to_rows()) == encoded(ArrowBatch.prepare(records.arrow, now=0))
+
+
+@given(ROWS, FIRST_TIMES)
+def test_a_log_reads_back_what_was_sent(rows: list[Row], first_time: int) -> None:
+    with seglog.open(seglog.MemoryStorage()) as log:
+        assert log._append_encodable(decoded(batch_of(rows, first_time)).to_rows()) == range(len(rows))
+        found = [(one.timestamp, one.key, one.value) for one in log.scan()]
+    times = (first_time + delta for delta, _, _ in rows)
+    assert found == [(NOW if time == -1 else time * 1000, *row[1:]) for time, row in zip(times, rows, strict=True)]
+
+
+@given(ROWS, CHANGES)
+def test_a_forged_batch_is_stored_alike_or_refused(rows: list[Row], changes: list[tuple[int, int]]) -> None:
+    data = bytearray(batch_of(rows, 1000))
+    for at, change in changes:
+        data[HEAD_BYTES + at % (len(data) - HEAD_BYTES)] ^= change
+    try:
+        records = decoded(sealed(data))
+    except BadBatch:
+        return
+    if not records.headers:
+        assert encoded(records.to_rows()) == encoded(ArrowBatch.prepare(records.arrow, now=0))
+
+
+def test_decompressed_records_live_as_long_as_their_rows() -> None:
+    rows = [(number, b"k%d" % number, b"value " * number) for number in range(500)]
+    prepared = decoded(batch_of(rows, 0, "zstd")).to_rows()
+    with seglog.open(seglog.MemoryStorage()) as log:
+        log._append_encodable(prepared)
+        assert [(one.key, one.value) for one in log.scan()] == [row[1:] for row in rows]
+
+
+def as_arrow(log: Log, records: Records) -> range:
+    return log.append_batch(records.arrow)
+
+
+def as_rows(log: Log, records: Records) -> range:
+    return log._append_encodable(records.to_rows())
+
+
+def refused(log: Log, append: Callable[[Log, Records], range], records: Records) -> tuple[str, str]:
+    """Return the error of an append that stores nothing."""
+    with pytest.raises(seglog.SeglogError) as caught:
+        append(log, records)
+    assert log.next_offset == 0
+    return type(caught.value).__name__, str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (seglog.LogConfig(segment_bytes=512, segment_overflow_bytes=0), "RecordTooLarge"),
+        (seglog.LogConfig(retention=seglog.Retention(compact=True)), "KeyRequired"),
+    ],
+)
+def test_a_log_refuses_both_for_the_same_reason(config: seglog.LogConfig, name: str) -> None:
+    records = decoded(batch_of([(0, b"k", b"v"), (1, None, b"x" * 1000)], 0))
+    with seglog.open(seglog.MemoryStorage(), config) as log:
+        error = refused(log, as_rows, records)
+        assert error == refused(log, as_arrow, records)
+        assert error[0] == name
+
+
+def test_records_are_distributed_over_segments_as_arrow_is() -> None:
+    config = seglog.LogConfig(segment_bytes=2000, segment_overflow_bytes=0)
+    records = decoded(batch_of([(number, None, b"x" * (number % 90)) for number in range(300)], 0))
+    ends = []
+    for append in (as_rows, as_arrow):
+        with seglog.open(seglog.MemoryStorage(), config) as log:
+            for _ in range(3):
+                append(log, records)
+            ends.append([(one.base_offset, one.next_offset, one.bytes) for one in log.segments])
+    assert ends[0] == ends[1]
+    assert len(ends[0]) > 10
+
+
+def test_a_log_that_is_only_read_refuses_records(tmp_path: Any) -> None:
+    records = decoded(batch_of([(0, None, b"v")], 0))
+    with (
+        seglog.open(tmp_path / "log"),
+        seglog.open(tmp_path / "log", mode="r") as reader,
+        pytest.raises(seglog.LogReadOnly),
+    ):
+        as_rows(reader, records)
