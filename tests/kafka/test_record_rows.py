@@ -21,7 +21,7 @@ from seglog.kafka.wire.buffers import Writer
 from seglog.log.log import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from seglog.kafka.records.records import Records
 
@@ -35,8 +35,8 @@ Row = tuple[int, bytes | None, bytes | None]
 STATE = MarksState(256, 512, 1_700_000_000_000_000)
 
 
-def batch_of(rows: list[Row], first_time: int, codec: str | None = None) -> memoryview:
-    """Return a batch as a producer sends it; each row is a timestamp delta, a key and a value."""
+def batch_of(rows: Sequence[tuple[Any, ...]], first_time: int, codec: str | None = None) -> memoryview:
+    """Return a batch as a producer sends it; each row is a timestamp delta, a key, a value, and headers."""
     records = b"".join(record(number, *row) for number, row in enumerate(rows))
     if codec is not None:
         records = bytes(pa.compress(records, codec=codec))
@@ -59,8 +59,9 @@ def batch_of(rows: list[Row], first_time: int, codec: str | None = None) -> memo
     return sealed(bytearray(HEAD.pack(*head) + records))
 
 
-def record(number: int, delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    body = b"\0" + varint(delta) + varint(number) + span(key) + span(value) + varint(0)
+def record(number: int, delta: int, key: bytes | None, value: bytes | None, *headers: tuple[bytes, bytes]) -> bytes:
+    body = b"\0" + varint(delta) + varint(number) + span(key) + span(value) + varint(len(headers))
+    body += b"".join(span(name) + span(data) for name, data in headers)
     return varint(len(body)) + body
 
 
@@ -125,6 +126,17 @@ def test_decompressed_records_live_as_long_as_their_rows() -> None:
     with seglog.open(seglog.MemoryStorage()) as log:
         log._append_encodable(prepared)
         assert [(one.key, one.value) for one in log.scan()] == [row[1:] for row in rows]
+
+
+def test_a_header_that_looks_like_a_mark_is_removed_from_records() -> None:
+    trace, mark = (b"trace", b"1"), (b"seglog-once", b"1 0123456789abcdef key")
+    rows = [(0, None, b"first", mark, trace), (0, None, b"second", trace, mark), (0, None, b"third", mark)]
+    with seglog.Broker(seglog.MemoryStorage()) as broker:
+        topic = broker.create_topic("copied", partitions=1)
+        topic.append_batch(decoded(batch_of(rows, 0)).arrow, partition=0)
+        found = [(one.value, one.headers) for one in topic.partition(0).scan()]
+    kept = (("trace", b"1"),)
+    assert found == [(b"first", kept), (b"second", kept), (b"third", ())]
 
 
 def as_arrow(log: Log, records: Records) -> range:

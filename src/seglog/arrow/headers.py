@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from xxhash import xxh64_intdigest
@@ -14,7 +16,8 @@ from seglog.kernels.checksum import xxh64_rows
 def drop_header(table: pa.Table, name: str) -> pa.Table:
     """Return a table whose rows have no header of this name; the same table if no row has one.
 
-    Leaves types unchanged that a log rejects. Raises InvalidArgument if the column is damaged.
+    Headers that are views become large strings and large binary then. Leaves types unchanged that a log rejects.
+    Raises InvalidArgument if the column is damaged.
     """
     position = table.schema.get_field_index("headers")
     if position < 0 or not is_headers(table.column(position).type):
@@ -51,7 +54,21 @@ def _without(chunk: pa.Array, hits: Array) -> pa.Array:
     ends = np.cumsum(np.bincount(row[kept], minlength=len(items)))
     offsets, taken = np.concatenate([[0], ends]), pa.array(pair[kept])
     if pa.types.is_map(chunk.type):
-        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), chunk.keys.take(taken), chunk.items.take(taken))
+        keys, items = (_takeable(each).take(taken) for each in (chunk.keys, chunk.items))
+        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), keys, items)
     kind = pa.LargeListArray if pa.types.is_large_list(chunk.type) else pa.ListArray
     number = pa.int64() if kind is pa.LargeListArray else pa.int32()
-    return kind.from_arrays(pa.array(offsets, number), chunk.values.take(taken))
+    return kind.from_arrays(pa.array(offsets, number), _takeable(chunk.values).take(taken))
+
+
+def _takeable(array: pa.Array) -> pa.Array:
+    """Return an array without views, of which Arrow cannot take rows."""
+    return array.cast(_without_views(array.type))
+
+
+def _without_views(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(kind) else kind
