@@ -15,6 +15,7 @@ from seglog.errors import InvalidArgument, InvalidType
 from seglog.kernels.columns import fault_of_offsets, rows_from_offsets, rows_from_views
 from seglog.kernels.murmur2 import partition_keys
 
+FEW_ROWS = 4096  # whose memory the C library reuses as well
 Array = np.ndarray[Any, Any]
 
 
@@ -81,8 +82,10 @@ def same_for_all(value: int, rows: int) -> Array:
 
 
 def int64_room(rows: int) -> Array:
-    """Allocate int64 for `rows` rows from Arrow's pool, which reuses pages that were touched before."""
-    return np.frombuffer(pa.allocate_buffer(8 * rows), np.int64) if rows else np.empty(0, np.int64)
+    """Allocate int64 for `rows` rows; many from Arrow's pool, which reuses pages that were touched before."""
+    if rows <= FEW_ROWS:
+        return np.empty(rows, np.int64)
+    return np.frombuffer(pa.allocate_buffer(8 * rows), np.int64)
 
 
 def is_text(kind: Any) -> bool:
