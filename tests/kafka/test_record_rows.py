@@ -107,6 +107,13 @@ def test_a_log_reads_back_what_was_sent(rows: list[Row], first_time: int) -> Non
     assert found == [(NOW if time == -1 else time * 1000, *row[1:]) for time, row in zip(times, rows, strict=True)]
 
 
+@given(ROWS, FIRST_TIMES)
+def test_the_first_record_is_the_first_of_arrow(rows: list[Row], first_time: int) -> None:
+    records = decoded(batch_of(rows, first_time))
+    [row] = records.arrow.slice(0, 1).to_pylist()
+    assert records.first() == (row["timestamp"], row["key"], row["value"])
+
+
 @given(ROWS, CHANGES)
 def test_a_forged_batch_is_stored_alike_or_refused(rows: list[Row], changes: list[tuple[int, int]]) -> None:
     data = bytearray(batch_of(rows, 1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import cached_property
 from typing import Any
 
@@ -69,6 +70,10 @@ class Records:
         if longest > size:
             raise BadBatch(f"a record's key and headers have {longest} bytes; they may have {size}")
 
+    def first(self) -> tuple[int, bytes | None, bytes | None]:
+        """Return timestamp (us), key and value of the first record."""
+        return int(self._fields[0, 0]), _bytes_of(self._keys), _bytes_of(self._values)
+
     @cached_property
     def arrow(self) -> pa.RecordBatch:
         """The records as Arrow: columns timestamp (us), key, value and, if there are any, headers."""
@@ -105,3 +110,9 @@ class Records:
         keys, values = Cells(0, 0, 0, spans[0], spans[1]), Cells(0, 0, 0, spans[2], spans[3])
         owners = (self._fields, self._source)
         return EncodableRows(Rows(times, keys, NO_HEADERS, values), self.count, self._keys[1], owners)
+
+
+def _bytes_of(spans: Spans) -> bytes | None:
+    """Return a copy of what the first row has."""
+    address, length = int(spans[0][0]), int(spans[1][0])
+    return None if length < 0 else ctypes.string_at(address, length)

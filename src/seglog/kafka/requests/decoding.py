@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seglog.server.settings import Limits
 
 LEAST_HEADER_BYTES = 2
-ROW_BYTES = 64  # of columns beside the data
+ROW_BYTES = 96  # of columns beside the data, also as Arrow
 GROWTH = 4  # by which compressed data is assumed to grow
 
 

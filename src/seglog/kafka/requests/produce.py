@@ -6,8 +6,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
 from seglog.kafka.producers.sequences import key_of
@@ -175,20 +173,23 @@ async def _store_one(
     call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, once: str | None, durable: bool
 ) -> range:
     """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
-    record = _draft(decoded(data, head, topic.partition(number), SMALL_BYTES, call.services.settings.limits).arrow)
+    record = _draft(decoded(data, head, topic.partition(number), SMALL_BYTES, call.services.settings.limits))
     wanted = Append(topic.writer(number), record, once, durable)
     _, offset = await call.services.appends.append(wanted, len(data) + HEAD_BYTES)
     call.services.metrics.appended(topic.name, 1, len(data))
     return range(offset, offset + 1)
 
 
-def _draft(records: pa.RecordBatch) -> Draft:
+def _draft(records: Records) -> Draft:
     """Return the only record."""
+    if not records.headers:
+        timestamp, key, value = records.first()
+        return Draft(value, key, timestamp, (), None)
     try:
-        [row] = records.to_pylist()
+        [row] = records.arrow.to_pylist()
     except UnicodeDecodeError as error:
         raise BadBatch("the name of a header is not UTF-8") from error
-    headers = tuple((one["key"], one["value"]) for one in row.get("headers") or ())
+    headers = tuple((one["key"], one["value"]) for one in row["headers"])
     return Draft(row["value"], row["key"], row["timestamp"], headers, None)
 
 
