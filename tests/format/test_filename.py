@@ -68,6 +68,7 @@ def test_other_names_are_no_segments(name: str) -> None:
         ("LOCK", True),
         ("tmp", True),
         ("00000000000000000000-1.times", True),
+        ("00000000000000000000-1.blocks", True),
         ("00000000000000000000-1.store.64.torn", True),
         ("00000000000000000000-1.store.64-1.torn", True),
         ("notes.txt", False),

@@ -20,14 +20,15 @@ STAGING = "staging"
 QUARANTINE = "quarantine"
 DIRECTORIES = (TMP, READERS, STAGING, QUARANTINE)
 
-STORE, INDEX, OFFSETS, TIMES = "store", "index", "offsets", "times"
-KINDS = (STORE, INDEX, OFFSETS, TIMES)
+STORE, INDEX, OFFSETS, TIMES, BLOCKS = "store", "index", "offsets", "times", "blocks"
+LOOKUPS = (INDEX, OFFSETS, TIMES, BLOCKS)
+KINDS = (STORE, *LOOKUPS)
 TORN = ".torn"
 
 PIN = ".pin"
 HOLD = ".hold"
 
-_SEGMENT_FILE = re.compile(r"([0-9]{20})-(0|[1-9][0-9]*)\.(store|index|offsets|times)")
+_SEGMENT_FILE = re.compile(r"([0-9]{20})-(0|[1-9][0-9]*)\.(store|index|offsets|times|blocks)")
 _TORN_FILE = re.compile(_SEGMENT_FILE.pattern + r"\.[0-9]+(-[0-9]+)?\.torn")
 
 

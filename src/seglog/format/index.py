@@ -1,4 +1,4 @@
-"""The lookup files: dense `.index`, sparse `.offsets` and `.times`. All are derived from a store. No I/O.
+"""The lookup files: dense `.index`, sparse `.offsets` and `.times`, `.blocks`. All are derived from a store. No I/O.
 
 Dense:   0 base_offset u64 | 8 durable_records u32 | 12 check u32, then 16-byte entries, entry i = base_offset + i:
          checksum u64 | length u32 | position u32 (as in laminarmq, whose second word is padding).
@@ -7,8 +7,10 @@ Sparse: 16-byte header (magic 4 B, version u16, reserved u16, interval u32, entr
          seeded with the store's salt, so that no other store's file is accepted (older files: seed 0):
          .offsets: relative offset u32 | position u32
          .times:   max timestamp before this record i64 | relative offset u32 | position u32
-An entry is for the first record that starts at or after each k * interval, k >= 1 (Kafka's proposal, "Offset
-Change": an index need not contain an entry for every message).
+         .blocks:  of every block of a compressed store: check u64 | bytes after its head u32 | position in the file u32
+                   (the interval is the block size)
+An entry of the first two is for the first record that starts at or after each k * interval, k >= 1 (Kafka's proposal,
+"Offset Change": an index need not contain an entry for every message).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ ENTRY_BYTES = DENSE_ENTRY.size
 MARK = struct.Struct("<qII")
 OFFSETS_MAGIC = b"SLOF"
 TIMES_MAGIC = b"SLTM"
+BLOCKS_MAGIC = b"SLBK"
 NO_TIMESTAMP = -(2**63)
 
 _DENSE_HEADER = struct.Struct("<QII")
@@ -46,6 +49,14 @@ class Mark(NamedTuple):
 
     max_timestamp_before: int
     relative: int
+    position: int
+
+
+class BlockPlace(NamedTuple):
+    """One entry of `.blocks`: the block's check, the bytes after its head, the position of its head in the file."""
+
+    check: int
+    stored_len: int
     position: int
 
 
@@ -102,6 +113,21 @@ def decode_offsets(data: bytes, salt: int = 0) -> list[tuple[int, int]] | None:
     """Return the (relative offset, position) pairs of an `.offsets` file; None if it is damaged or of another store."""
     entries = _decode_sparse(data, OFFSETS_MAGIC, _OFFSET_ENTRY.size, salt)
     return None if entries is None else list(_OFFSET_ENTRY.iter_unpack(entries))
+
+
+def encode_blocks(places: Sequence[BlockPlace], size: int, salt: int) -> bytes:
+    """Return a `.blocks` file of all blocks of a compressed store. size: of a block, in bytes."""
+    entries = b"".join([DENSE_ENTRY.pack(*place) for place in places])
+    return _encode_sparse(BLOCKS_MAGIC, size, len(places), entries, salt)
+
+
+def decode_blocks(data: bytes, salt: int) -> tuple[int, list[BlockPlace]] | None:
+    """Return the block size and the places of a `.blocks` file; None if it is damaged or of another store."""
+    entries = _decode_sparse(data, BLOCKS_MAGIC, DENSE_ENTRY.size, salt)
+    if entries is None:
+        return None
+    interval: int = _SPARSE_HEADER.unpack_from(data)[3]
+    return interval, [BlockPlace(*fields) for fields in DENSE_ENTRY.iter_unpack(entries)]
 
 
 def _decode_sparse(data: bytes, magic: bytes, size: int, salt: int) -> bytes | None:
