@@ -20,6 +20,8 @@ OF_SOME: dict[str, Any] = {
     "cleaned_to": st.none() | COUNT,
     "superseded_to": st.none() | COUNT,
     "decay": st.none() | st.floats(0, 1) | st.floats(allow_nan=False, allow_infinity=False),
+    "codec": st.none() | st.sampled_from(["lz4", "zstd"]),
+    "stored": st.none() | st.integers(1, 2**63 - 1),
     "horizons": st.lists(st.tuples(COUNT, TIME), max_size=3).map(tuple),
 }
 ENTRIES = st.builds(SegmentEntry, **OF_ALL) | st.builds(SegmentEntry, **OF_ALL, **OF_SEALED, **OF_SOME)

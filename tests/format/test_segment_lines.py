@@ -58,7 +58,7 @@ def test_what_is_written_is_recognized_and_has_its_figures(entries: list[Segment
     assert figures_of(joined(entries)) == Figures(
         [entry.base_offset for entry in entries],
         [entry.file for entry in entries],
-        [entry.bytes or 0 for entry in entries],
+        [entry.disk_bytes for entry in entries],
         [entry.records or 0 for entry in entries],
     )
     assert decode_lines(joined(entries)) == tuple(entries)
@@ -118,7 +118,7 @@ def test_figures_of_all_segments_and_a_new_base_need_no_entry() -> None:
     assert len(segments) == 2001
     assert (segments.total_bytes, segments.total_records) == (2000 * 400, 2000 * 6)
     assert list(segments.files()) == [entry.file for entry in manifest.segments]
-    assert list(segments.stores()) == [(one.base_offset, one.file, one.bytes or 0) for one in manifest.segments]
+    assert list(segments.stores()) == [(one.base_offset, one.file, one.disk_bytes) for one in manifest.segments]
     assert segments.find(9 * 1000 + 3) == 1000
     assert replace(manifest, segments=segments).encode() == manifest.encode()
     again = decode(manifest.encode(), "MANIFEST", replace(manifest, segments=segments)).segments

@@ -45,7 +45,7 @@ class ArchivedSegments:
 
     def sizes_of(self, entry: SegmentEntry) -> dict[str, int]:
         """Return kind -> bytes of a sealed segment's objects."""
-        return {filename.STORE: entry.bytes or 0, **dict(self.placed[entry.name()].lookups)}
+        return {filename.STORE: entry.disk_bytes, **dict(self.placed[entry.name()].lookups)}
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of all sealed segments' objects."""

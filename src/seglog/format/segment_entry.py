@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from seglog.format import filename
+from seglog.format.blocks import CODECS
 
 ANYTHING = 2**63 - 1  # as superseded_to: it is unknown what superseded
 
@@ -46,6 +47,8 @@ class SegmentEntry:
             that skips a damaged segment compares with records after it, but cleans only up to it.
         decay: Share of the segment's records that die per record appended to the log, as observed by compactions; None:
             not observed.
+        codec: Codec of the last pass that compressed the segment, "lz4" or "zstd"; None: no pass has read it.
+        stored: Bytes of the file with blocks, of which `bytes` are the plain ones; None: the store is plain.
         horizons: Runs (end offset, time in us), ordered by offset: from that time on the tombstones of a run may be
             removed. Those after the last run have no time yet.
     """
@@ -66,6 +69,8 @@ class SegmentEntry:
     cleaned_to: int | None = None
     superseded_to: int | None = None
     decay: float | None = None
+    codec: str | None = None
+    stored: int | None = None
     horizons: tuple[tuple[int, int], ...] = ()
     _line: builtins.bytes = field(default=b"", init=False, repr=False, compare=False)
 
@@ -73,6 +78,11 @@ class SegmentEntry:
     def sealed(self) -> bool:
         """Whether the segment is sealed."""
         return self.sealed_at is not None
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that the store takes on the disk; 0 while the segment is active."""
+        return self.bytes or 0 if self.stored is None else self.stored
 
     @property
     def taken_for(self) -> int:
@@ -114,6 +124,8 @@ class SegmentEntry:
             for end, horizon in values["horizons"]:
                 of_kind(int, end)
                 of_kind(int, horizon)
+        if values.get("codec", "zstd") not in CODECS:
+            raise ValueError(f"compression {values['codec']!r}")
         wrong = _wrong_field(tuple(values), tuple(map(type, values.values())))
         if wrong is not None:
             raise TypeError(f"{wrong} is {values.get(wrong, 'missing')!r}")
@@ -128,7 +140,7 @@ FIELDS = tuple(one.name for one in _FIELDS)
 _NEEDED = [one.name for one in _FIELDS if one.default is dataclasses.MISSING]
 _KINDS: dict[str, tuple[type, ...]] = {
     one.name: (int, type(None)) if one.default is None else (int,) for one in _FIELDS
-} | {"dense": (bool,), "decay": (float, int, type(None)), "horizons": (tuple,)}
+} | {"dense": (bool,), "codec": (str,), "decay": (float, int, type(None)), "horizons": (tuple,)}
 
 
 @cache

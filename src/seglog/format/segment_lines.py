@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from seglog.format.blocks import CODECS
 from seglog.format.segment_entry import FIELDS, SegmentEntry
 
 _NUMBER = rb"-?+(?!0[0-9])[0-9]{1,19}+"
@@ -23,11 +24,12 @@ _FORMS = dict.fromkeys(FIELDS, _NUMBER) | {
     "dense": rb"(?:true|false)",
     "digest": _U64,
     "decay": _NUMBER + rb"(?:\.[0-9]++)?+(?:e[-+]?+[0-9]{1,3}+)?+",
+    "codec": rb'"(?:%b)"' % "|".join(CODECS).encode(),
     "horizons": rb"\[%b(?:,%b)*+\]" % (_PAIR, _PAIR),
 }
 _OF_ALL = ("base_offset", "file", "salt", "created", "dense")
 _OF_SEALED = ("next_offset", "bytes", "records", "tombstones")
-_FIGURES = ("base_offset", "file", "bytes", "records")
+_FIGURES = ("base_offset", "file", "bytes", "records", "stored")
 
 
 def _pattern(name: str) -> bytes:
@@ -50,7 +52,10 @@ _BASE = re.compile(rb'\{"base_offset":(%b)' % _NUMBER)
 
 
 class Figures(NamedTuple):
-    """What is needed of all segments, each in their order. The active one has 0 bytes and records here."""
+    """What is needed of all segments, each in their order. The active one has 0 bytes and records here.
+
+    sizes: of their stores on the disk, in bytes.
+    """
 
     bases: list[int]
     files: list[int]
@@ -66,11 +71,11 @@ def figures_of(text: bytes) -> Figures | None:
     found = _LINE.findall(text)
     if len(found) != text.count(b"\n"):
         return None
-    bases, files, sizes, records = zip(*found, strict=True)
+    bases, files, plain, records, stored = zip(*found, strict=True)
     return Figures(
         list(map(int, bases)),
         list(map(int, files)),
-        [int(size or 0) for size in sizes],
+        [int(size or all_of_it or 0) for size, all_of_it in zip(stored, plain, strict=True)],
         [int(count or 0) for count in records],
     )
 

@@ -65,8 +65,8 @@ class Block:
 
     @once
     def sizes(self) -> list[int]:
-        """Return the bytes of each segment, 0 of the active one."""
-        return [entry.bytes or 0 for entry in self.entries]
+        """Return the bytes of each store on the disk, 0 of the active one."""
+        return [entry.disk_bytes for entry in self.entries]
 
     @once
     def records(self) -> list[int]:
@@ -75,7 +75,7 @@ class Block:
 
     @once
     def total_bytes(self) -> int:
-        """Return the bytes of the sealed segments."""
+        """Return the bytes of the sealed stores on the disk."""
         return sum(self.sizes)
 
     @once
@@ -186,12 +186,12 @@ class Segments(Sequence[SegmentEntry]):
         return chain.from_iterable(block.files for block in self._blocks)
 
     def stores(self) -> Iterator[tuple[int, int, int]]:
-        """Yield base offset, file number and bytes of each segment; 0 bytes for the active one."""
+        """Yield base offset, file number and bytes on the disk of each store; 0 bytes for the active one."""
         return chain.from_iterable(zip(block.bases, block.files, block.sizes, strict=True) for block in self._blocks)
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the sealed segments."""
+        """Bytes of the sealed stores on the disk."""
         return sum([block.total_bytes for block in self._blocks])
 
     @property

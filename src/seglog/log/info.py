@@ -19,7 +19,7 @@ class SegmentInfo:
     Attributes:
         base_offset: First offset it can hold.
         next_offset: First offset after it.
-        bytes: Size of its store.
+        bytes: Size of its store on the disk.
         records: Number of records.
         tombstones: Number of tombstones.
         min_timestamp: Lowest timestamp in microseconds; None without records.
@@ -48,7 +48,7 @@ def sealed_info(entry: SegmentEntry) -> SegmentInfo:
     return SegmentInfo(
         base_offset=entry.base_offset,
         next_offset=entry.next_offset or entry.base_offset,
-        bytes=entry.bytes or 0,
+        bytes=entry.disk_bytes,
         records=entry.records or 0,
         tombstones=entry.tombstones or 0,
         min_timestamp=entry.min_timestamp,

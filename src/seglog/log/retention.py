@@ -39,7 +39,7 @@ def _too_many(sealed: Sequence[SegmentEntry], active_bytes: int, retention: Rete
         return 0
     remaining = active_bytes + Segments.of(sealed).total_bytes
     count = 0
-    while count < len(sealed) and remaining - (sealed[count].bytes or 0) >= retention.bytes:
-        remaining -= sealed[count].bytes or 0
+    while count < len(sealed) and remaining - sealed[count].disk_bytes >= retention.bytes:
+        remaining -= sealed[count].disk_bytes
         count += 1
     return count

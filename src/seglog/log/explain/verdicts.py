@@ -279,7 +279,7 @@ def _by_retention(facts: Facts) -> tuple[str, int | None]:
     elif retention.age_us is not None:
         told.append(f"{_span(retention.age_us)} (retention.age) after it was sealed")
     if retention.bytes is not None:
-        behind = log.active_bytes + sum(entry.bytes or 0 for entry in log.manifest.segments[facts.number + 1 : -1])
+        behind = log.active_bytes + sum(entry.disk_bytes for entry in log.manifest.segments[facts.number + 1 : -1])
         left = max(retention.bytes - (0 if facts.number == len(log.manifest.segments) - 1 else behind), 0)
         told.append(f"once {left:,} more bytes follow it, by retention.bytes")
     if not told:
