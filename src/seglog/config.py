@@ -17,6 +17,8 @@ MAX_OFFSET = 2**63 - 1
 MAX_BYTES = MAX_COUNT = 2**63 - 1
 Expose = Literal["appended", "durable"]
 """Which records readers see: all, or those that are on the disk."""
+Compression = Literal["none", "lz4", "zstd"]
+"""How sealed segments are stored."""
 DAY = 86_400.0
 MIN_SECONDS = 1e-6  # the resolution of the clock
 MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it
@@ -244,6 +246,7 @@ class LogConfig(_Fields):
         initial_offset: First offset of a new log.
         open_segments_max: Number of sealed segments kept open.
         retention: Which records are deleted.
+        compression: Codec of the sealed segments: "lz4", "zstd" or "none". `Log.compress` applies it.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
@@ -259,6 +262,7 @@ class LogConfig(_Fields):
     initial_offset: int = 0
     open_segments_max: int = 64
     retention: Retention = Retention()
+    compression: Compression = "none"
 
     def __post_init__(self) -> None:
         _whole("segment_bytes", self.segment_bytes, least=MIN_SEGMENT_BYTES, most=MAX_STORE_BYTES)
@@ -281,6 +285,8 @@ class LogConfig(_Fields):
                 _settle(self, name, _seconds(name, getattr(self, name), zero=False))
         if not isinstance(self.retention, Retention):
             raise ConfigError(f"retention must be a seglog.Retention, not {type(self.retention).__name__}")
+        if self.compression not in ("none", "lz4", "zstd"):
+            raise ConfigError(f'compression must be "none", "lz4" or "zstd", not {_shown(self.compression)}')
 
     @property
     def roll_age_us(self) -> int | None:
@@ -309,8 +315,11 @@ class LogConfig(_Fields):
         return dataclasses.replace(stored, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for the manifest."""
-        return {**dataclasses.asdict(self), "retention": self.retention.to_json()}
+        """Return plain values for the manifest. `compression` only if set: earlier versions do not know it."""
+        values = {**dataclasses.asdict(self), "retention": self.retention.to_json()}
+        if self.compression == "none":
+            del values["compression"]
+        return values
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> LogConfig:

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from seglog.compaction.plan import CompactionPlan
     from seglog.compaction.rewrite import Outcome as RewriteOutcome
     from seglog.compaction.schedule import SegmentStanding, Standing
-    from seglog.config import Expose
+    from seglog.config import Compression, Expose
     from seglog.log.appends.group import Appended, Draft
     from seglog.log.backup import BackupReport
     from seglog.log.explain.explain import Explanation, SegmentPlace
     from seglog.log.history import Trace
-    from seglog.log.info import CompactionReport
+    from seglog.log.info import CompactionReport, CompressionReport
     from seglog.log.opening import Mode
     from seglog.log.repair.repair import RepairAction, RepairReport
     from seglog.log.repair.reports import Gap, Problem, VerifyReport
@@ -89,6 +89,8 @@ _HOME = {  # name -> where it is found below seglog
     "Clock": "clock.Clock",
     "CompactionPlan": "compaction.plan.CompactionPlan",
     "CompactionReport": "log.info.CompactionReport",
+    "Compression": "config.Compression",
+    "CompressionReport": "log.info.CompressionReport",
     "Consumer": "topic.groups.consumer.Consumer",
     "Deserialize": "serializers.Deserialize",
     "Draft": "log.appends.group.Draft",
@@ -170,6 +172,8 @@ __all__ = [
     "Clock",
     "CompactionPlan",
     "CompactionReport",
+    "Compression",
+    "CompressionReport",
     "Consumer",
     "Deserialize",
     "Draft",

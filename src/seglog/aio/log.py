@@ -20,7 +20,7 @@ from seglog.aio.spool import SPOOL_BYTES, spool_chunks
 from seglog.config import Retention
 from seglog.errors import LogClosed, LogPoisoned, NotMirrored
 from seglog.log.appends.group import Appended, Draft
-from seglog.log.info import CompactionReport
+from seglog.log.info import CompactionReport, CompressionReport
 from seglog.log.log import Log
 from seglog.log.mirroring import FOREVER, checked_timeout
 from seglog.log.staging import StagedSegment
@@ -242,6 +242,32 @@ class AsyncLog(AsyncReadableLog):
     async def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Replace a plan's sources by what `rewrite` wrote; as Log.finish_compaction."""
         return await self._write(self.log.finish_compaction, plan, outcome, directory)
+
+    async def compress(
+        self,
+        *,
+        progress: Progress | None = None,
+        abort: Callable[[], bool] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> CompressionReport:
+        """Store the sealed segments as the config requires; as Log.compress. Appends and readers continue meanwhile.
+
+        progress and abort are called on a thread. A cancelled call aborts the pass.
+        """
+        cancelled = threading.Event()
+
+        def aborted() -> bool:
+            return cancelled.is_set() or (abort is not None and abort())
+
+        try:
+            return await self._read(
+                self.log.compress,
+                progress=progress,
+                abort=aborted if abort is None or callable(abort) else abort,
+                bytes_per_second=bytes_per_second,
+            )
+        finally:
+            cancelled.set()
 
     # --- followers and operators ----------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from seglog.archive.verifying import sealed_tail
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES
+from seglog.segment.blocks import plain_file
 from seglog.segment.sealed import open_sealed, write_lookups
 from seglog.storage import LocalStorage
 
@@ -57,22 +58,24 @@ def sealed_part(
         storage.make(filename.DIRECTORIES)
         file = storage.create(entry.name())
         end = _download(store, log, archived, entry, file)
-        whole = sealed_tail(file, entry, end=end, next_offset=_end(entry, log), interval=interval, now=now)
+        whole = sealed_tail(
+            plain_file(file, entry), entry, end=end, next_offset=_end(entry, log), interval=interval, now=now
+        )
         if stop < _end(entry, log):
             end = open_sealed(storage, whole, interval=interval, heal=False).seek(stop)[0]
-            whole = sealed_tail(file, entry, end=end, next_offset=stop, interval=interval, now=now)
+            whole = sealed_tail(plain_file(file, entry), entry, end=end, next_offset=stop, interval=interval, now=now)
         part = replace(whole, sealed_at=entry.sealed_at or now)
         write_lookups(storage, part, interval=interval)
         yield storage, part
 
 
 def _download(store: ObjectStore, log: ArchivedLog, archived: ArchivedSegments, entry: SegmentEntry, file: File) -> int:
-    """Write an archived store to a file; return its size."""
+    """Write an archived store to a file; return the end of its records, in the plain store."""
     if not entry.sealed:
         for piece in log.tail:
             file.pwrite(store.read(piece.key), piece.start)
         return log.tail[-1].stop if log.tail else HEADER_BYTES
-    key, size = archived.keys_of(entry)[filename.STORE], entry.bytes or 0
+    key, size = archived.keys_of(entry)[filename.STORE], entry.disk_bytes
     for start in range(0, size, READ_BYTES):
         file.pwrite(store.read(key, start, min(start + READ_BYTES, size)), start)
-    return size
+    return entry.bytes or 0

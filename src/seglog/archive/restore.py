@@ -44,6 +44,7 @@ from seglog.log.catalog import write_manifest
 from seglog.log.opening import open_log
 from seglog.record import checked_offset, checked_timestamp
 from seglog.segment.active import create_segment
+from seglog.segment.blocks import plain_file
 from seglog.segment.sealed import write_lookups
 from seglog.storage import LocalStorage, Storage, Subdirectory, must_sync
 from seglog.storage.local import checked_directory
@@ -132,7 +133,7 @@ def restore(
 
 
 def _size(source: ArchiveStorage, name: str) -> int:
-    return sum(entry.bytes or 0 for entry in source.archived(name).manifest.segments[:-1])
+    return sum(entry.disk_bytes for entry in source.archived(name).manifest.segments[:-1])
 
 
 def _end_of(source: ArchiveStorage, name: str, to_offset: int | None, to_time: int | None) -> int | None:
@@ -248,20 +249,20 @@ class _LogRestore:
         """Download and verify a sealed segment, unless an interrupted restore has; build its lookups."""
         if self._is_there(entry):
             self._kept += 1
-            self._done(entry.bytes or 0)
+            self._done(entry.disk_bytes)
         else:
             self._download(entry)
         write_lookups(self._target, entry, interval=self._interval)
 
     def _download(self, entry: SegmentEntry) -> None:
-        key, size = self._archived.keys_of(entry)[filename.STORE], entry.bytes or 0
+        key, size = self._archived.keys_of(entry)[filename.STORE], entry.disk_bytes
         temporary = f"{filename.TMP}/restore-{next(self._temporary)}"
         file = self._target.create(temporary, replace=True)
         for start in range(0, size, READ_BYTES):
             stop = min(start + READ_BYTES, size)
             file.pwrite(self._read(key, start, stop), start)
             self._done(stop - start)
-        self._checked(lambda: check_sealed(file, entry), key)
+        self._checked(lambda: check_sealed(plain_file(file, entry), entry), key)
         must_sync(file.datasync)
         self._target.rename(temporary, entry.name())
 
@@ -269,7 +270,7 @@ class _LogRestore:
         if self._target.identity(entry.name()) is None:
             return False
         try:
-            check_sealed(self._target.open(entry.name()), entry)
+            check_sealed(plain_file(self._target.open(entry.name()), entry), entry)
         except CorruptRecord:
             return False
         return True

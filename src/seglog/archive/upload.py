@@ -23,6 +23,7 @@ from seglog.archive.verifying import check_sealed
 from seglog.errors import ArchiveMismatch, StorageError
 from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry, Segments
+from seglog.segment.blocks import plain_store
 from seglog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 PIECE_BYTES = 8 * 1024 * 1024
 """Pieces of an active segment are joined up to this size."""
 READ_BYTES = 1024 * 1024
-LOOKUPS = tuple(kind for kind in filename.KINDS if kind != filename.STORE)
 
 
 @dataclass(frozen=True)
@@ -157,15 +157,15 @@ class LogUpload:
 
     def _upload(self, entry: SegmentEntry, source: Storage) -> Placed:
         store = source.open(entry.name())
-        check_sealed(store, entry)
+        check_sealed(plain_store(source, entry, store), entry)
         lookups = []
-        for kind in LOOKUPS:  # derived files: reading works without them, but slower
+        for kind in filename.LOOKUPS:  # derived files: reading works without them, but slower
             if source.identity(entry.name(kind)) is not None:
                 file = source.open(entry.name(kind))
                 self._put(segment_key(self.manifest.log_id, entry, self._term, kind), file, 0, file.size())
                 lookups.append((kind, file.size()))
         key = segment_key(self.manifest.log_id, entry, self._term, filename.STORE)
-        self._put(key, store, 0, entry.bytes or 0)
+        self._put(key, store, 0, entry.disk_bytes)
         return Placed(self._term, tuple(lookups))
 
     def _put(self, key: str, file: File, start: int, stop: int) -> str:

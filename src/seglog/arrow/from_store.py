@@ -76,12 +76,14 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
         tail: bool,
         first: int,
         stop: int,
+        origin: int,
     ) -> None:
+        self._origin = origin
         self._schema = record_schema(values)
         self._source = as_bytes(buffer)
         self._buffer = pa.py_buffer(buffer)
         self._path, self._tail, self._views = path, tail, values == "view"
-        self._end, self._dense, self._salt = min(end, self._source.size), dense, np.uint64(salt)
+        self._end, self._dense, self._salt = min(end, origin + self._source.size), dense, np.uint64(salt)
         self._lacks = end > self._end or (dense and stop < NO_STOP)  # the data may end too early
         self._max_records = max_records
         self._scratch = np.empty(0, np.uint8)
@@ -96,9 +98,10 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
             self._refuse()
             raise StopIteration
         room = self._room()
-        cursor = Cursor(self.position, self._end, self.next_relative, self._dense, self._salt)
+        start, end = self.position - self._origin, self._end - self._origin
+        cursor = Cursor(start, end, self.next_relative, self._dense, self._salt)
         batch = Batch(*decode(self._source, cursor, self._wanted, room.columns))
-        self.position, self.next_relative = batch.position, batch.expected
+        self.position, self.next_relative = batch.position + self._origin, batch.expected
         complete = batch.stopped or self.next_relative >= self._wanted.stop
         self._reason = OK if complete else batch.reason  # what follows the range does not matter
         self._done = complete or batch.reason != OK or self.position >= self._end
@@ -129,7 +132,7 @@ class BatchDecoder(Iterator[pa.RecordBatch]):
 
     def _assemble(self, room: _Room, batch: Batch) -> pa.RecordBatch:
         rows = batch.rows
-        data = self._buffer.slice(batch.start, self.position - batch.start)
+        data = self._buffer.slice(batch.start, batch.position - batch.start)
         columns = [
             pa.Array.from_buffers(OFFSET_TYPE, rows, [None, room.words(0, rows)], 0),
             pa.Array.from_buffers(TIMESTAMP_TYPE, rows, [None, room.words(1, rows)], 0),
@@ -166,12 +169,13 @@ def decode_batches(
     tail: bool = False,
     first: int = 0,
     stop: int = NO_STOP,
+    origin: int = 0,
 ) -> BatchDecoder:
     """Validate the records from `position` on and return them as Arrow record batches.
 
     Args:
-        buffer: The store from position 0 (bytes, memoryview, mmap). With values="view" batches keep it alive and share
-            its memory.
+        buffer: The store from position `origin` on (bytes, memoryview, mmap). With values="view" batches keep it alive
+            and share its memory.
         path: Path of the store, for errors.
         salt: Salt of the store.
         base_offset: Offset that relative offsets count from.
@@ -185,6 +189,7 @@ def decode_batches(
         max_bytes: Maximum bytes per batch; a single longer record is a batch of its own.
         values: Type of keys and values, see `record_schema`.
         tail: End at the first invalid record instead of raising.
+        origin: Position of the buffer's first byte; other positions count from the start of the store.
 
     Raises:
         CorruptRecord: At an invalid record, after the valid ones before it.
@@ -205,6 +210,7 @@ def decode_batches(
         tail=tail,
         first=first,
         stop=stop,
+        origin=origin,
     )
 
 

@@ -154,7 +154,7 @@ def decode_block(block: bytes, *, salt: int, path: str) -> tuple[BlockHead, byte
 
 
 def _decompressed(stored: memoryview, head: BlockHead) -> bytes | None:
-    """Return the content; None if it is longer than the head says, or no content of this codec.
+    """Return the content; None if it is longer than the head has it, or no content of this codec.
 
     A shorter zstd frame is None, too; pyarrow does not notice a shorter LZ4 block. Neither has a valid check unless it
     was forged, and the checksums of the records apply to what it returns.

@@ -23,6 +23,7 @@ DIRECTORIES = (TMP, READERS, STAGING, QUARANTINE)
 STORE, INDEX, OFFSETS, TIMES, BLOCKS = "store", "index", "offsets", "times", "blocks"
 LOOKUPS = (INDEX, OFFSETS, TIMES, BLOCKS)
 KINDS = (STORE, *LOOKUPS)
+"""The kinds of a segment's files, that of a compressed one last."""
 TORN = ".torn"
 
 PIN = ".pin"

@@ -85,6 +85,11 @@ class SegmentEntry:
         return self.bytes or 0 if self.stored is None else self.stored
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of files that the segment may have."""
+        return filename.KINDS[:-1] if self.stored is None else filename.KINDS
+
+    @property
     def taken_for(self) -> int:
         """Records here were superseded only by records before this offset: 0 if none was, ANYTHING if unknown."""
         if self.dense:

@@ -28,7 +28,6 @@ from seglog.storage.copies import can_share, share_file
 from seglog.storage.local import checked_directory
 
 COPY_BYTES = 1024 * 1024
-LOOKUPS = tuple(kind for kind in filename.KINDS if kind != filename.STORE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +137,7 @@ class LogBackup:
         sizes = self._target.sizes(ending="." + filename.STORE)
         *sealed, active = self._view.manifest.segments
         for entry in sealed:
-            if known.get(entry.file) == entry and sizes.get(entry.name(), 0) >= (entry.bytes or 0):
+            if known.get(entry.file) == entry and sizes.get(entry.name(), 0) >= entry.disk_bytes:
                 self._kept += 1
             else:
                 self._bring_sealed(entry)
@@ -152,10 +151,10 @@ class LogBackup:
         must_sync(self._target.sync_directory)
 
     def _bring_sealed(self, entry: SegmentEntry) -> None:
-        self._file(self._source.open(entry.name()), entry.name(), entry.bytes or 0, share=self._share)
+        self._file(self._source.open(entry.name()), entry.name(), entry.disk_bytes, share=self._share)
         if self._known and self._known.active.file == entry.file:  # the store must be durable before its index
             must_sync(self._target.sync_directory)
-        for kind in LOOKUPS:  # derived files: reading works without them, but slower
+        for kind in filename.LOOKUPS:  # derived files: reading works without them, but slower
             if self._source.identity(entry.name(kind)) is not None:
                 file = self._source.open(entry.name(kind))
                 self._file(file, entry.name(kind), file.size(), share=False)

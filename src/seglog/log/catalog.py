@@ -71,7 +71,7 @@ class Catalog:
         if self._epoch_from is not None:
             changes = {**old.after_cut(self._epoch_from), **changes}
         version = old.version + 1
-        names = tuple(entry.name(kind) for entry in retire for kind in filename.KINDS)
+        names = tuple(entry.name(kind) for entry in retire for kind in entry.kinds)
         retired = tuple(waiting for waiting in old.retired if waiting.version not in self._unlinked)
         if names:
             retired += (Retired(version=version, retired_at=self._clock(), names=names),)

@@ -107,14 +107,29 @@ def full_report(plan: CompactionPlan, outcome: Outcome) -> CompactionReport:
     )
 
 
+def checked_rate(bytes_per_second: object) -> None:
+    """Raise InvalidType or InvalidArgument unless this is a rate of a pass, or None."""
+    if isinstance(bytes_per_second, bool) or not isinstance(bytes_per_second, (int, float, type(None))):
+        raise InvalidType(f"bytes_per_second must be a number or None, not {type(bytes_per_second).__name__}")
+    if bytes_per_second is not None and not bytes_per_second > 0:
+        raise InvalidArgument(f"bytes_per_second is {bytes_per_second}; it must be greater than 0, or None")
+
+
+def remove_stage(state: WriterState, storage: Storage, batch: str) -> None:
+    """Remove the staged files of a pass, unless the next opening needs them to recognize files that were linked."""
+    if state.closed or state.live.settled:
+        with suppress(StorageError):  # it is removed once it has expired
+            remove_stages(storage, batch)
+
+
 class Compactor:
-    """Compacts one log by key: one compaction at a time."""
+    """Compacts one log by key: one compaction at a time. `running` is held meanwhile."""
 
     def __init__(self, state: WriterState, storage: Storage, clock: Clock) -> None:
         self._state = state
         self._storage = storage
         self._clock = clock
-        self._running = threading.Lock()
+        self.running = threading.Lock()
 
     def plan(self, *, generational: bool = False) -> CompactionPlan:
         """Return what a compaction would do at present; see Log.plan_compaction."""
@@ -185,13 +200,10 @@ class Compactor:
         bytes_per_second: float | None = None,
     ) -> CompactionReport:
         """Keep only the latest record of each key; see Log.compact."""
-        if isinstance(bytes_per_second, bool) or not isinstance(bytes_per_second, (int, float, type(None))):
-            raise InvalidType(f"bytes_per_second must be a number or None, not {type(bytes_per_second).__name__}")
-        if bytes_per_second is not None and not bytes_per_second > 0:
-            raise InvalidArgument(f"bytes_per_second is {bytes_per_second}; it must be greater than 0, or None")
+        checked_rate(bytes_per_second)
         checked_callable(progress, "progress")
         checked_callable(abort, "abort")
-        if not self._running.acquire(blocking=False):
+        if not self.running.acquire(blocking=False):
             raise CompactionAborted("another compaction of this log is running; wait for its end")
         try:
             if roll:
@@ -201,7 +213,7 @@ class Compactor:
                 return report_of(plan, plan.sources)
             return self._carry_out(plan, progress, abort, bytes_per_second)
         finally:
-            self._running.release()
+            self.running.release()
 
     @change
     def _end_active(self) -> None:
@@ -225,7 +237,7 @@ class Compactor:
             self._refuse_if_gone(plan)  # raises the cause, if the log was closed or changed meanwhile
             raise error
         finally:
-            self._remove_stage(batch)
+            remove_stage(self._state, self._storage, batch)
 
     def _rewrite(
         self,
@@ -254,12 +266,6 @@ class Compactor:
         """Create the output directory and return the present view; raise if the log is closed or removed."""
         output.make([])
         return self._state.live.present
-
-    def _remove_stage(self, batch: str) -> None:
-        """Remove the staged files of a pass, unless the next opening needs them to recognize files that were linked."""
-        if self._state.closed or self._state.live.settled:
-            with suppress(StorageError):  # it is removed once it has expired
-                remove_stages(self._storage, batch)
 
     def _refuse_if_gone(self, plan: CompactionPlan) -> None:
         """Raise if the log was closed or its segments have changed: the pass is useless then."""

@@ -268,6 +268,7 @@ class LogFollower(Log):
     compact = _rejected("compact")
     plan_compaction = _rejected("plan_compaction")
     finish_compaction = _rejected("finish_compaction")
+    compress = _rejected("compress")
     repair = _rejected("repair")
     fence = _rejected("fence")
     remove = _rejected("remove")

@@ -118,6 +118,25 @@ class SegmentInfos(Sequence[SegmentInfo]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompressionReport:
+    """The result of a pass that compresses the sealed segments of a log.
+
+    Attributes:
+        segments: Segments that were not stored as the config requires.
+        rewritten: Segments that were written again; the others would not have become an eighth smaller.
+        bytes_before: Bytes on the disk before the pass of the stores that are as the config requires now.
+        bytes_after: Bytes of the same stores after it.
+        damaged: One error for each segment left unchanged because a record in it does not verify.
+    """
+
+    segments: int
+    rewritten: int
+    bytes_before: int
+    bytes_after: int
+    damaged: tuple[CorruptRecord, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompactionReport:
     """The result of a compaction.
 

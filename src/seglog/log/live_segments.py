@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 from seglog.clock import Clock
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, FormatVersionError, OffsetOutOfRange, RecordTooLarge, StorageError
-from seglog.format import filename
 from seglog.format.manifest import SegmentEntry, Segments
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import Catalog
@@ -198,7 +197,7 @@ class LiveSegments:
     ) -> None:
         """Replace sealed segments by staged ones, with one manifest; the active segment stays."""
         self.catalog.ownership.check()
-        manifest = self.catalog.following([*sealed, self.active.entry], retire=retire)
+        manifest = self.catalog.following(Segments.of(sealed).followed_by([self.active.entry]), retire=retire)
         self.active.settled = False
         try:
             for staged, entry in joining:
@@ -379,7 +378,7 @@ class LiveSegments:
         """Remove the files of a segment whose creation failed; the next opening sets the rest aside."""
         if not self.catalog.ownership.is_certain():  # another log's files may have these names
             return
-        for kind in filename.KINDS:
+        for kind in entry.kinds:
             try:
                 self._storage.unlink(entry.name(kind))
             except StorageError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seglog.config import Retention
 from seglog.errors import LogPoisoned
 from seglog.log.followed import FollowedLog
-from seglog.log.info import CompactionReport
+from seglog.log.info import CompactionReport, CompressionReport
 from seglog.log.staging import StagedSegment
 from seglog.record import Header, Record, checked_text
 
@@ -334,6 +334,32 @@ class Log(FollowedLog):
 
         Raises:
             PlanStale: If the plan's sources are no longer part of the log.
+        """
+
+    @abstractmethod
+    def compress(
+        self,
+        *,
+        progress: Progress | None = None,
+        abort: Callable[[], bool] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> CompressionReport:
+        """Store the sealed segments as LogConfig.compression requires: compressed by blocks, or plain again.
+
+        Records and offsets stay the same. Appends and readers continue meanwhile. A segment with a damaged record stays
+        unchanged, and the report names it. One segment is replaced at a time, so after an error those before it are
+        stored in the new form, the others as before. Versions of seglog that cannot read compressed segments refuse to
+        open the log from then on.
+
+        Args:
+            progress: Called with (bytes done, bytes in total).
+            abort: Called often; if it returns True the pass ends with CompactionAborted.
+            bytes_per_second: Limit for reading and writing together.
+
+        Raises:
+            CompactionAborted: If `abort` returned True, or a compaction of this log is running.
+            MissingExtra: If this build of pyarrow lacks the codec.
+            StorageError: If there is not enough space, or reading or writing fails.
         """
 
     @abstractmethod

@@ -20,8 +20,8 @@ from seglog.storage.descriptors import OPEN_SEGMENTS
 
 
 class SegmentCache:
-    """Readers of sealed segments by salt and base offset. File numbers are not unique in an archive; salts are not in a
-    log that has a segment published twice.
+    """Readers of sealed segments by salt, base offset and file number. File numbers alone are not unique in an archive;
+    salts are not in a log that has a segment published twice, or compressed.
     """
 
     def __init__(self, storage: Storage, *, limit: int, interval: int, heal: bool) -> None:
@@ -29,11 +29,11 @@ class SegmentCache:
         self._limit = limit
         self._interval = interval
         self._heal = heal
-        self._open: OrderedDict[tuple[int, int], SegmentReader] = OrderedDict()
+        self._open: OrderedDict[tuple[int, int, int], SegmentReader] = OrderedDict()
 
     def get(self, entry: SegmentEntry) -> SegmentReader:
         """Return the reader of a sealed segment; open it if needed."""
-        key = entry.salt, entry.base_offset
+        key = entry.salt, entry.base_offset, entry.file
         reader = self._open.get(key)
         if reader is None or reader.size != entry.bytes:
             reader = open_sealed(self._storage, entry, interval=self._interval, heal=self._heal)
@@ -57,7 +57,7 @@ class SegmentCache:
     def drop(self, entries: Iterable[SegmentEntry]) -> None:
         """Evict segments that are no longer part of the log."""
         for entry in entries:
-            self._open.pop((entry.salt, entry.base_offset), None)
+            self._open.pop((entry.salt, entry.base_offset, entry.file), None)
 
     def clear(self) -> None:
         """Evict all."""

@@ -268,7 +268,7 @@ def adopt(storage: Storage, staged: StagedSegment, entry: SegmentEntry) -> None:
     check_staged(storage, staged)
     if entry.dense:
         _rebase_index(storage, staged, entry)
-    for kind in filename.KINDS:
+    for kind in staged.entry.kinds:
         source = f"{staged.directory}/{staged.entry.name(kind)}"
         if kind == filename.STORE or storage.identity(source) is not None:
             storage.link(source, entry.name(kind))

@@ -15,7 +15,8 @@ from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.history import KNOWN, Trace, was_cut
 from seglog.record import Record
-from seglog.segment.batches import decode_ahead
+from seglog.segment.batches import Decoder, decode_ahead
+from seglog.segment.blocks import BlockFile
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.storage import RangedFile
 
@@ -128,20 +129,23 @@ class View:
                 reader.check_range(end, position, expected, lacking=end - first)
                 continue
             last = end - base + (not reader.rules.dense and end == reader.next_offset)  # includes the last byte there
-            mapped, size = _mapped(reader, position, end)
             decode = partial(
                 decode_batches,
-                mapped,
                 path=reader.store.path,
                 salt=reader.rules.salt,
                 base_offset=base,
-                end=size,
                 dense=reader.rules.dense,
                 max_records=max_records,
                 values=values,
             )
             decoded = decode_ahead(
-                reader, decode, relative=expected - base, position=position, stop=last, max_records=max_records
+                reader,
+                _Decode(reader, decode, position, end),
+                relative=expected - base,
+                position=position,
+                stop=last,
+                max_records=max_records,
+                by_windows=isinstance(reader.store, BlockFile),
             )
             passed, (relative, position) = yield from decoded
             reader.check_range(end, position, base + relative, lacking=end - first - passed)
@@ -191,16 +195,37 @@ class View:
         return entry.file if entry.next_offset is None or offset < entry.next_offset else -entry.file
 
 
-def _mapped(reader: SegmentReader, position: int, end: int) -> tuple[memoryview, int]:
-    """Return the store's bytes, and how many of them may be read.
+class _Decode:
+    """Makes decoders for the records from `position` up to offset `end`, with as much of the store as they need.
 
-    Of a store that is fetched from elsewhere, those from `position` to offset `end` are there. What follows is not:
-    in a gap the next record would be looked for.
+    A store is mapped as a whole. If its bytes are fetched from elsewhere, they are fetched for all decoders together.
+    Of a compressed store each decoder gets its own stretch, decompressed by the thread that makes it.
     """
-    if not isinstance(reader.store, RangedFile):
-        return reader.store.map(), reader.size
-    stop = reader.size if end >= reader.next_offset else reader.seek(end)[0]
-    return reader.store.map_range(position, stop), stop
+
+    def __init__(self, reader: SegmentReader, decode: Callable[..., Decoder], position: int, end: int) -> None:
+        store, self._size = reader.store, reader.size
+        self._store, self._decode = store, decode
+        self._mapped = None
+        if isinstance(store, BlockFile):
+            self._size = _end_of(reader, end)
+        elif isinstance(store, RangedFile):
+            self._mapped = store.map_range(position, _end_of(reader, end))
+        else:
+            self._mapped = store.map()
+
+    def __call__(self, *, relative: int, position: int, stop: int, end: int | None) -> Decoder:
+        """Return a decoder; see `Decode`."""
+        span = {"relative": relative, "position": position, "stop": stop}
+        if self._mapped is not None:
+            return self._decode(self._mapped, **span, end=self._size)
+        limit = self._size if end is None else min(end, self._size)
+        data = self._store.pread(limit - position, position)
+        return self._decode(data, **span, end=limit, origin=position, tail=end is not None)
+
+
+def _end_of(reader: SegmentReader, end: int) -> int:
+    """Return the position of the first record from offset `end` on."""
+    return reader.size if end >= reader.next_offset else reader.seek(end)[0]
 
 
 def _share(base: int, end: int, records: int | None, offset: int) -> int:

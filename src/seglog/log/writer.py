@@ -29,9 +29,10 @@ from seglog.log.appends.batch import append_batches, checked, prepared
 from seglog.log.appends.group import Appended, Draft, Group, Wanted, checked_row, checked_rows
 from seglog.log.appends.stream import Stream, append_stream, checked_stream
 from seglog.log.compaction import Compactor
+from seglog.log.compression import Compressor
 from seglog.log.copies import Copies, checked_copies
 from seglog.log.fencing import fence
-from seglog.log.info import CompactionReport, SegmentInfo
+from seglog.log.info import CompactionReport, CompressionReport, SegmentInfo
 from seglog.log.live_segments import LiveSegments
 from seglog.log.log import Log
 from seglog.log.mirroring import Mirroring, checked_timeout
@@ -74,6 +75,7 @@ class LogWriter(Log):
         self._syncer = Syncer(self._state, live.config)
         self._files = OpenFiles(self._state)
         self._compactor = Compactor(self._state, storage, clock)
+        self._compressor = Compressor(self._state, storage, clock, self._compactor.running)
         self._publisher = Publisher(self._state, storage)
         self._mirroring = Mirroring(self._state, Copies(storage))
         self._flush_records = live.config.flush_records
@@ -461,6 +463,16 @@ class LogWriter(Log):
     def finish_compaction(self, plan: CompactionPlan, outcome: Outcome, directory: str) -> CompactionReport:
         """Swap in the result of `rewrite`; see Log.finish_compaction."""
         return self._compactor.finish(plan, outcome, directory)
+
+    def compress(
+        self,
+        *,
+        progress: Progress | None = None,
+        abort: Callable[[], bool] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> CompressionReport:
+        """Store the sealed segments as the config requires; see Log.compress."""
+        return self._compressor.compress(progress=progress, abort=abort, bytes_per_second=bytes_per_second)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

@@ -257,20 +257,33 @@ class Stretch(NamedTuple):
 
 
 class Decode(Protocol):
-    """Makes a decoder of the records from `relative`, at `position`, up to `stop`; both are relative offsets."""
+    """Makes a decoder of the records from `relative`, at `position`, up to `stop`; both are relative offsets.
 
-    def __call__(self, *, relative: int, position: int, stop: int) -> Decoder:
-        """Return the decoder; nothing is read yet."""
+    end: their end by the lookup, which may be wrong; None if it is unknown.
+    """
+
+    def __call__(self, *, relative: int, position: int, stop: int, end: int | None) -> Decoder:
+        """Return the decoder; nothing is decoded yet."""
         ...
 
 
 def decode_ahead(
-    reader: SegmentReader, decode: Decode, *, relative: int, position: int, stop: int, max_records: int
+    reader: SegmentReader,
+    decode: Decode,
+    *,
+    relative: int,
+    position: int,
+    stop: int,
+    max_records: int,
+    by_windows: bool = False,
 ) -> Generator[Any, None, tuple[int, tuple[int, int]]]:
     """Yield the batches of a segment from `relative`, at `position`, up to `stop`, decoding the next ones meanwhile.
 
     Their start comes from the lookup, and is used only if the batch before ended there. So the result is that of one
     decoder, perhaps in smaller batches, with errors at the same places.
+
+    by_windows: whether no decoder gets more than a stretch, as long as the lookup is right, because it needs memory for
+    all that it may read. Such a decoder ends at the first invalid record, instead of raising an error.
 
     Returns the number of records, and (relative offset, position) after the last one.
     """
@@ -296,17 +309,23 @@ def decode_ahead(
                 break
     finally:
         ahead.finish()
-    if relative < stop:
-        decoder = decode(relative=relative, position=position, stop=stop)
+    while relative < stop:
+        part = Stretch(relative, position, stop, None)
+        if by_windows:
+            part = _window(reader, part)
+        decoder = decode(**part._asdict())
         for batch in decoder:
             passed += len(batch)
             yield batch
         relative, position = decoder.next_relative, decoder.position
+        if part.end is None:
+            break
+        by_windows = position == part.end  # else a record is damaged, or the lookup is: the rest shows which
     return passed, (relative, position)
 
 
 def _first_batch(decode: Decode, stretch: Stretch) -> tuple[Any, Decoder]:
-    decoder = decode(relative=stretch.relative, position=stretch.position, stop=stretch.stop)
+    decoder = decode(**stretch._asdict())
     return next(decoder, None), decoder
 
 
@@ -325,3 +344,16 @@ def _stretches(reader: SegmentReader, relative: int, position: int, stop: int, m
             return
         yield Stretch(relative, position, *found)
         relative, position = found
+
+
+def _window(reader: SegmentReader, rest: Stretch) -> Stretch:
+    """Return the first AHEAD_BYTES or more of a stretch, if the lookup knows where they end; else all of it."""
+    relative, position, stop, _ = rest
+    average = max((reader.size - position) // max(reader.next_offset - reader.base_offset - relative, 1), 1)
+    step = max(AHEAD_BYTES // average, 1)
+    while stop - relative > step:
+        found = reader.lookup.floor(relative + step)
+        if found is not None and found[1] > position and found[0] > relative:
+            return Stretch(relative, position, *found)
+        step *= 2
+    return rest

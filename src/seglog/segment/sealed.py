@@ -25,6 +25,7 @@ from seglog.format.index import (
 )
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.segment.blocks import BlockFile, plain_store
 from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.resync import find_next
@@ -38,7 +39,7 @@ def rules_of(entry: SegmentEntry) -> Rules:
 
 
 def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False) -> File:
-    """Open a store. Raises CorruptLog if it is missing or another file has its name.
+    """Open a store as a file of plain bytes. Raises CorruptLog if it is missing or another file has its name.
 
     A damaged header is accepted: the manifest's salt replaces it (`verify` reports the damage).
     """
@@ -57,13 +58,15 @@ def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False)
             f"{store.path}: this is not the file that the manifest names (its salt differs); restore that file, or run "
             "`seglog repair` to go on without it"
         )
-    return store
+    return store if writable else plain_store(storage, entry, store)
 
 
 def open_sealed(storage: Storage, entry: SegmentEntry, *, interval: int, heal: bool) -> SegmentReader:
     """Open a sealed segment for reading; missing or damaged lookups are rebuilt, and written if `heal`."""
     store = open_store(storage, entry)
     files = _SealedFiles(storage, entry, store, rules_of(entry), interval, heal=heal)
+    if isinstance(store, BlockFile) and store.walked:
+        files.blocks()
     return SegmentReader(
         store,
         files.dense_lookup() if entry.dense else files.sparse_lookup(),
@@ -77,7 +80,7 @@ def open_sealed(storage: Storage, entry: SegmentEntry, *, interval: int, heal: b
 
 def write_lookups(storage: Storage, entry: SegmentEntry, *, interval: int) -> None:
     """Rebuild every lookup file of a sealed segment from its store."""
-    for kind in (filename.INDEX, filename.OFFSETS, filename.TIMES):
+    for kind in filename.LOOKUPS:
         storage.unlink(entry.name(kind))
     files = _SealedFiles(storage, entry, open_store(storage, entry), rules_of(entry), interval, heal=True)
     if entry.dense:
@@ -85,6 +88,7 @@ def write_lookups(storage: Storage, entry: SegmentEntry, *, interval: int) -> No
     else:
         files.sparse_lookup()
     files.times()
+    files.blocks()
 
 
 class _SealedFiles:
@@ -142,6 +146,12 @@ class _SealedFiles:
             self._write(filename.TIMES, encode_times(bytes(made.marks), made.interval, self.entry.salt))
             marks = unpack_marks(made.marks)
         return marks
+
+    def blocks(self) -> None:
+        """Write the `.blocks` file of a compressed store."""
+        table = self.store.table() if isinstance(self.store, BlockFile) else None
+        if table is not None:
+            self._write(filename.BLOCKS, table)
 
     def _write(self, kind: str, data: bytes) -> None:
         if self.heal:

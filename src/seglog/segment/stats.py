@@ -1,18 +1,19 @@
 """Survey a stretch of a store: how many valid records it has, what the lookups store of them, where and why it ends.
 
-Two implementations with the same result: short stretches are walked in plain Python, so that opening a small log loads
-no compiler; long ones use the kernels.
+Several implementations with the same result: short stretches are walked in plain Python, so that opening a small log
+loads no compiler; long ones use the kernels, over a map of the file, or over windows of a compressed one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh64
 
-from seglog.format.codec import Rules
+from seglog.format.codec import InvalidRecord, Rules
 from seglog.format.index import DENSE_ENTRY, MarkBuilder
+from seglog.segment.blocks import BlockFile, PositionedMemory
 from seglog.segment.walk import StoreWalk
 from seglog.storage import File
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 KERNEL_FROM_BYTES = 4 * 1024 * 1024
 WALK_RECORDS = 4096
+WINDOW_BYTES = 16 * 1024 * 1024
 TIMES = (-(2**63), 2**63 - 1)
 """Lowest and highest possible timestamp of a record."""
 
@@ -129,7 +131,9 @@ def survey(store: File, rules: Rules, *, position: int, end: int, expected: int,
 
     `marks` provides the interval and the state to continue from; it is not changed.
     """
-    how = _by_kernel if end - position >= KERNEL_FROM_BYTES else _by_walk
+    how = _by_walk
+    if end - position >= KERNEL_FROM_BYTES:
+        how = _by_windows if isinstance(store, BlockFile) else _by_kernel
     yield from how(store, rules, position, end, expected, marks)
 
 
@@ -149,11 +153,52 @@ def _by_walk(store: File, rules: Rules, position: int, end: int, expected: int, 
 def _by_kernel(
     store: File, rules: Rules, position: int, end: int, expected: int, marks: MarkBuilder
 ) -> Iterator[Block]:
+    yield from _scanned(store.map(), rules, position, end, expected, marks)
+
+
+def _by_windows(
+    store: File, rules: Rules, position: int, end: int, expected: int, marks: MarkBuilder
+) -> Iterator[Block]:
+    """Scan window after window of a store that cannot be mapped; a longer record has a window of its own."""
+    try:
+        memory = PositionedMemory(store)
+    except OSError:  # the system does not reserve that much address space
+        yield from _by_walk(store, rules, position, end, expected, marks)
+        return
+    state, size = Tally.going_on(marks).marks, WINDOW_BYTES
+    while True:
+        stop = min(position + size, end)
+        memory.read(position, min(stop, store.size()))
+        size = WINDOW_BYTES
+        for block in _scanned(memory.bytes, rules, position, stop, expected, state):
+            position, expected = block.position, block.next_offset
+            state.extend(b"", block.marks_state)
+            if block.reason is not None and stop < end:
+                length = _length_at(store, rules, position)
+                if stop < position + length <= end:  # the record is only cut by the end of the window
+                    block, size = block._replace(reason=None), max(WINDOW_BYTES, length)
+            yield block
+            if block.reason is not None:
+                return
+        if position >= end:
+            return
+
+
+def _length_at(store: File, rules: Rules, position: int) -> int:
+    """Return the length of the record at a position, by its head; 0 if no record has such a head."""
+    try:
+        return rules.codec.length_at(store.pread(rules.codec.head_bytes, position), 0)
+    except InvalidRecord:
+        return 0
+
+
+def _scanned(memory: Any, rules: Rules, position: int, end: int, expected: int, marks: MarkBuilder) -> Iterator[Block]:
+    """Scan a store in memory. It may be shorter than `end`."""
     from seglog.kernels.layout import MarksState  # noqa: PLC0415 - short stretches load no compiler
     from seglog.kernels.scan import scan_chunks  # noqa: PLC0415 - as above
 
     chunks = scan_chunks(
-        store.map(),
+        memory,
         salt=rules.salt,
         relative=expected - rules.base_offset,
         position=position,

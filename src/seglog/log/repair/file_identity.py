@@ -105,7 +105,7 @@ def check_places(storage: Storage, known: Mapping[int, SegmentEntry]) -> None:
         elif base != place.base_offset and place not in twice:
             raise _out_of_place(storage, place, f"its index belongs to a store that begins at offset {base}")
     _check_known(storage, doubtful, known)
-    _check_copies(storage, {place: head.salt for place, head in heads.items() if place not in twice}, doubtful)
+    _check_copies(storage, {place: head for place, head in heads.items() if place not in twice}, doubtful)
     orphans = {place: index for place, index in indexes.items() if place in doubtful or place not in heads}
     _check_lookups(storage, doubtful, orphans)
 
@@ -124,16 +124,21 @@ def _check_known(storage: Storage, doubtful: Mapping[_Place, int], known: Mappin
         numbers.setdefault(entry.salt, set()).add(number)
     for place, salt in doubtful.items():
         here = known.get(place.number)
-        if place.number not in numbers.get(salt, {place.number}) or (here is not None and here.salt != salt):
+        namesakes = numbers.get(salt, {place.number})
+        moved = place.number not in namesakes and not any(
+            known[one].base_offset == place.base_offset for one in namesakes
+        )
+        if moved or (here is not None and here.salt != salt):
             raise _out_of_place(storage, place, "by MANIFEST.prev its file number belongs to another file")
 
 
-def _check_copies(storage: Storage, salts: Mapping[_Place, int], doubtful: Mapping[_Place, int]) -> None:
-    """Check that no two stores have the same salt."""
+def _check_copies(storage: Storage, heads: Mapping[_Place, StoreHeader], doubtful: Mapping[_Place, int]) -> None:
+    """Check that no two stores have the same salt, except for a store and its compressed form."""
     first: dict[int, _Place] = {}
-    for place, salt in salts.items():
-        other = first.setdefault(salt, place)
-        if other != place:
+    for place, head in heads.items():
+        other = first.setdefault(head.salt, place)
+        same_records = place.base_offset == other.base_offset and (head.blocks or heads[other].blocks)
+        if other != place and not same_records:
             wrong, right = (place, other) if place in doubtful else (other, place)
             raise _out_of_place(storage, wrong, f"it is the same store as {right.file()} under another name")
 

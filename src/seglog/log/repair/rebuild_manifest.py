@@ -32,6 +32,7 @@ from seglog.log.repair.file_identity import (
     stores_of,
 )
 from seglog.log.role_file import read_role
+from seglog.segment.blocks import BlockFile, plain_store
 from seglog.segment.lookup import SparseLookup
 from seglog.segment.manifest_entries import cut_entry
 from seglog.segment.reader import SegmentReader
@@ -218,7 +219,9 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
         header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
         entry = known.get(parsed.number)
         if entry is not None and entry.sealed:
-            yield _Candidate(entry, store, header.log_id if header else 0, header.span if header else 0)
+            yield _Candidate(
+                entry, plain_store(storage, entry, store), header.log_id if header else 0, header.span if header else 0
+            )
         elif header is not None:
             fresh = SegmentEntry(
                 base_offset=parsed.base_offset,
@@ -226,7 +229,11 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
                 salt=header.salt,
                 created=header.created,
                 dense=False,
+                stored=store.size() if header.blocks else None,
             )
+            store = plain_store(storage, fresh, store)
+            if isinstance(store, BlockFile):
+                fresh = replace(fresh, codec=store.codec)
             yield _Candidate(_counted(fresh, store, now, header.span), store, header.log_id, header.span)
         elif entry is not None:
             yield _Candidate(_counted(entry, store, now), store, 0, 0)
@@ -284,6 +291,8 @@ def _lost_active(storage: Storage, found: list[_Candidate], now: int) -> Segment
 def _arrange(found: list[_Candidate], lost: SegmentEntry | None) -> list[SegmentEntry]:
     """Return the live entries in order of offset, the last one active; newer files win where two overlap.
 
+    A compressed store is never the active one.
+
     lost: an active segment after them, if one is known to be lost.
     """
     claims: list[tuple[int, float]] = []
@@ -301,6 +310,10 @@ def _arrange(found: list[_Candidate], lost: SegmentEntry | None) -> list[Segment
     if lost is not None:
         return [*live, lost]
     last = live[-1]
+    if last.stored is not None:  # it was sealed, so the active store after it is lost
+        file = max(candidate.entry.file for candidate in found) + 1
+        end = last.next_offset or last.base_offset
+        return [*live, SegmentEntry(base_offset=end, file=file, salt=0, created=last.created)]
     live[-1] = SegmentEntry(
         base_offset=last.base_offset, file=last.file, salt=last.salt, created=last.created, dense=last.dense
     )

@@ -23,6 +23,7 @@ from seglog.log.repair.rebuild_manifest import read_or_rebuild
 from seglog.log.repair.reports import Problem, VerifyReport
 from seglog.log.repair.verify import Progress, verify_storage
 from seglog.segment.active import ActiveSegment, create_segment
+from seglog.segment.blocks import plain_store
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
 from seglog.segment.sealed import read_whole, rules_of, write_lookups
@@ -148,7 +149,7 @@ def _kind_of(kinds: set[str]) -> str:
         return "leave"
     if kinds & {"foreign", "missing"}:
         return "drop"
-    if kinds & {"short", "header", "record", "figures"}:
+    if kinds & {"short", "header", "block", "record", "figures"}:
         return "salvage"
     return "accept" if "manifest" in kinds else "reindex"
 
@@ -265,7 +266,7 @@ class Repair:
         """
         for entry in manifest.segments:
             if self._kind(entry) in ("drop", "salvage", "reindex"):
-                for kind in (filename.INDEX, filename.OFFSETS, filename.TIMES):
+                for kind in filename.LOOKUPS:
                     data = read_whole(self.storage, entry.name(kind))
                     if data:
                         self.quarantined.append(copy_aside(self.storage, entry.name(kind), data))
@@ -290,7 +291,7 @@ class Repair:
 
     def _salvage(self, entry: SegmentEntry) -> Iterator[SegmentEntry]:
         """Copy the readable records of a sealed segment to a new store; yield its entry unless no record is left."""
-        old = self.storage.open(entry.name())
+        old = plain_store(self.storage, entry, self.storage.open(entry.name()))
         fresh = self._new_entry(entry.base_offset, dense=False)
         end_offset = entry.next_offset or entry.base_offset
         self._salvaged_end = end_offset

@@ -30,6 +30,7 @@ from seglog.log.repair.file_identity import head_of
 from seglog.log.repair.rebuild_manifest import examine
 from seglog.log.repair.reports import Gap, Problem, VerifyReport
 from seglog.record import checked_callable
+from seglog.segment.blocks import BlockFile, plain_store
 from seglog.segment.resync import Found, find_record
 from seglog.segment.sealed import read_whole, rules_of
 from seglog.segment.stats import Tally, survey
@@ -152,6 +153,9 @@ class SegmentCheck:
         self._check_header(store)
         if any(problem.kind == "foreign" for problem in self.problems):
             return
+        store = plain_store(self.storage, self.entry, store)
+        if isinstance(store, BlockFile):
+            yield from self._check_blocks(store)
         end = self._end(store)
         yield from self._check_records(store, end)
         if self.entry.sealed and not any(problem.kind in ("record", "short") for problem in self.problems):
@@ -205,6 +209,15 @@ class SegmentCheck:
             self._problem("header", "the store's header is damaged", position=0)
         elif header.salt != self.entry.salt:
             self._lose_rest("foreign", "this is not the file that the manifest names (its salt differs)")
+
+    def _check_blocks(self, store: BlockFile) -> Iterator[int]:
+        """Compare every block with its check; what a damaged one has of records is found when they are read."""
+        begin = HEADER_BYTES
+        for number, (end, damaged) in enumerate(store.damaged_blocks()):
+            if damaged:
+                self._problem("block", f"block {number} is damaged: positions {begin} to {end}", position=begin)
+            begin = end
+            yield self._reached
 
     def _end(self, store: File) -> int:
         size = store.size()

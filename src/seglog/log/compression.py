@@ -1,0 +1,155 @@
+"""Compress the sealed segments of a log that is open for writing, one at a time, as its config requires.
+
+As a compaction does it: choose under the mutex, write a stage without it, swap with one manifest. Appends, readers and
+followers continue meanwhile. Until that manifest is installed the old store is the live one; after it the old store is
+retired, and unlinked once no reader uses it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from seglog.clock import Clock
+from seglog.compaction.rate_limit import Pace
+from seglog.errors import CompactionAborted, CorruptRecord
+from seglog.format.manifest import SegmentEntry
+from seglog.format.store import HEADER_BYTES
+from seglog.log.compaction import checked_rate, remove_stage
+from seglog.log.info import CompressionReport
+from seglog.log.staging import StagedSegment, compaction_batch, stage_directory
+from seglog.log.view import View
+from seglog.log.writer_state import OPEN, WriterState, change
+from seglog.record import checked_callable
+from seglog.segment.sealed import open_store
+from seglog.storage import Storage, Subdirectory
+
+if TYPE_CHECKING:
+    from seglog.compaction.rate_limit import Progress
+    from seglog.config import Compression
+
+READS = 3  # a pass reads a segment, reads its result, and writes it
+
+
+class Compressor:
+    """Compresses one log. running: held while a compaction or a compression of it runs."""
+
+    def __init__(self, state: WriterState, storage: Storage, clock: Clock, running: threading.Lock) -> None:
+        self._state = state
+        self._storage = storage
+        self._clock = clock
+        self._running = running
+
+    def compress(
+        self, *, progress: Progress | None, abort: Callable[[], bool] | None, bytes_per_second: float | None
+    ) -> CompressionReport:
+        """Store every sealed segment as the config requires; see Log.compress."""
+        checked_rate(bytes_per_second)
+        checked_callable(progress, "progress")
+        checked_callable(abort, "abort")
+        if not self._running.acquire(blocking=False):
+            raise CompactionAborted("a compaction or compression of this log is running; wait for its end")
+        try:
+            return self._run(progress, abort, bytes_per_second)
+        finally:
+            self._running.release()
+
+    def _run(
+        self, progress: Progress | None, abort: Callable[[], bool] | None, bytes_per_second: float | None
+    ) -> CompressionReport:
+        def stopped() -> bool:
+            if self._state.phase is not OPEN:
+                raise self._state.refusal()
+            return abort is not None and abort()
+
+        wanted, due = self._due()
+        total = READS * sum(entry.bytes or 0 for entry in due)
+        pace = Pace(total, progress=progress, abort=stopped, bytes_per_second=bytes_per_second)
+        after: list[tuple[SegmentEntry, SegmentEntry]] = []
+        damaged: list[CorruptRecord] = []
+        for entry in due:
+            try:
+                changed = self._rewrite(entry, wanted, pace)
+            except CorruptRecord as error:
+                damaged.append(error)
+                continue
+            if changed is not None:
+                after.append((entry, changed))
+        return CompressionReport(
+            segments=len(due),
+            rewritten=sum(old.file != new.file for old, new in after),
+            bytes_before=sum(old.disk_bytes for old, _ in after),
+            bytes_after=sum(new.disk_bytes for _, new in after),
+            damaged=tuple(damaged),
+        )
+
+    @change
+    def _due(self) -> tuple[Compression, list[SegmentEntry]]:
+        """Return the codec of the config, and the segments that are not stored with it."""
+        live = self._state.live
+        wanted = live.config.compression
+        sealed = live.catalog.current.segments[:-1]
+        return wanted, [one for one in sealed if (one.codec or "none") != wanted and (one.bytes or 0) > HEADER_BYTES]
+
+    def _rewrite(self, entry: SegmentEntry, wanted: Compression, pace: Pace) -> SegmentEntry | None:
+        """Store one segment with this codec and return its entry; None if it has left the log, or changed, meanwhile.
+
+        Raises CorruptRecord if it is damaged; it stays as it is then.
+        """
+        if wanted == "none" and entry.stored is None:
+            return self._install(entry, replace(entry, codec=None), None)
+        batch = compaction_batch(own=True)
+        directory = stage_directory(batch, self._clock())
+        try:
+            staged = self._staged(entry, wanted, directory, pace)
+            if staged is None:  # it would not be smaller: its codec alone, so that it is not tried again
+                return self._install(entry, replace(entry, codec=wanted), None)
+            return self._install(entry, staged, StagedSegment(directory=directory, entry=staged))
+        finally:
+            remove_stage(self._state, self._storage, batch)
+
+    def _staged(self, entry: SegmentEntry, wanted: Compression, directory: str, pace: Pace) -> SegmentEntry | None:
+        """Write the segment into a stage; return its entry, None if compression does not make it smaller."""
+        from seglog.compaction.compress import Rewrite  # noqa: PLC0415 - numpy and pyarrow load when first used
+
+        output = Subdirectory(self._storage, directory)
+        view = self._view(output)  # prevents the source from being unlinked while it is read
+        manifest = view.manifest
+        rewrite = Rewrite(
+            open_store(self._storage, entry),
+            entry,
+            output,
+            codec=None if wanted == "none" else wanted,
+            interval=manifest.config.index_interval_bytes,
+            log_id=manifest.log_id,
+            pace=pace,
+        )
+        staged = rewrite.run()
+        output.sync_directory()
+        return staged
+
+    @change
+    def _view(self, output: Subdirectory) -> View:
+        """Create the output directory and return the present view."""
+        output.make([])
+        return self._state.live.present
+
+    @change
+    def _install(self, entry: SegmentEntry, new: SegmentEntry, staged: StagedSegment | None) -> SegmentEntry | None:
+        """Put `new` in the place of a segment with one manifest; return it as it is there, None if that has changed.
+
+        staged: its files; None if only the figures change.
+        """
+        live = self._state.live
+        segments = live.catalog.current.segments
+        number = segments.find(entry.base_offset)
+        if segments[number] != entry:
+            return None
+        joining, retire = [], []
+        if staged is not None:
+            new = replace(new, file=live.catalog.new_file_number())
+            joining, retire = [(staged, new)], [entry]
+        live.swap(segments.spliced(number, 1, [new])[:-1], joining, retire=retire)
+        return new

@@ -1,0 +1,385 @@
+"""Logs with compressed segments: they are read, cut, checked, copied and repaired as plain ones are."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import seglog
+from seglog.config import LogConfig, Retention
+from seglog.errors import CorruptRecord, OffsetCompacted
+from seglog.format import filename
+from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.log.opening import storage_at
+from seglog.segment.blocks import find_blocks
+from seglog.testing.internals import state_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from seglog.config import Compression
+    from seglog.log.log import Log
+
+SEGMENT_BYTES = 300_000
+CODECS: list[Compression] = ["lz4", "zstd"]
+
+
+def value(number: int) -> bytes:
+    return b'{"number": %d, "city": "%s", "carrier": "UA"}' % (number, b"EWR JFK LGA SFO".split()[number % 4])
+
+
+def fill(log: Log, start: int, stop: int) -> None:
+    """Append records of about 100 bytes; a few are longer than a block, or tombstones, or have headers."""
+    rows = [
+        (number * 1000, f"k{number % 700}".encode(), None if number % 97 == 5 else value(number), [("h", b"x")])
+        if number % 50 == 0
+        else (number * 1000, f"k{number % 700}".encode(), value(number) * (2000 if number % 1999 == 7 else 1), [])
+        for number in range(start, stop)
+    ]
+    for timestamp, key, content, headers in rows:
+        log.append(content, key=key, timestamp=timestamp, headers=headers)
+
+
+def made(place: Any, codec: Compression, *, sparse: bool = False, records: int = 9000) -> Log:
+    """Return a log with some sealed segments that are not compressed yet, and an active one."""
+    retention = Retention(compact=True) if sparse else Retention()
+    config = LogConfig(
+        segment_bytes=SEGMENT_BYTES, compression=codec, retention=retention, buffer_bytes=65536, open_segments_max=2
+    )
+    log = seglog.open(place, config)
+    fill(log, 0, records)
+    if sparse:
+        log.compact(roll=True)
+        fill(log, records, records + 200)
+    log.sync()
+    return log
+
+
+def everything(log: Log) -> list[seglog.Record]:
+    return list(log.scan())
+
+
+def entries(log: Log) -> Any:
+    return state_of(log).live.catalog.current.segments[:-1]
+
+
+def stores(path: Path) -> dict[int, bytes]:
+    """Base offset -> bytes of every store in a directory."""
+    return {int(one.name[:20]): one.read_bytes() for one in sorted(path.glob("*.store"))}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_compressed_log_is_smaller_and_has_the_same_records(place: Any, codec: Compression, *, sparse: bool) -> None:
+    with made(place, codec, sparse=sparse) as log:
+        before, size, table = everything(log), log.size, log.to_arrow()
+        report = log.compress()
+        assert report.damaged == ()
+        assert report.segments == report.rewritten == len(entries(log)) > 0
+        assert report.bytes_after < report.bytes_before / 2
+        assert log.size == size - report.bytes_before + report.bytes_after
+        assert all(entry.codec == codec and entry.stored < entry.bytes for entry in entries(log))
+        check_all_reads(log, before, table)
+        assert log.verify().problems == ()
+        assert log.compress().segments == 0
+    with seglog.open(place, mode="r") as reader:
+        check_all_reads(reader, before, table)
+    with seglog.open(place) as log:
+        assert log.recovery.events == ()
+        check_all_reads(log, before, table)
+
+
+def check_all_reads(log: Log, before: list[seglog.Record], table: Any) -> None:
+    assert everything(log) == before
+    assert log.to_arrow().equals(table)
+    assert [len(batch) for batch in log.batches(max_records=100)]
+    assert sum(len(batch) for batch in log.batches(max_records=100)) == len(before)
+    chosen = random.Random(1).sample(before, 300)
+    assert [log.read(one.offset) for one in chosen] == chosen
+    assert log.read_many([one.offset for one in chosen]) == chosen
+    first, last = before[len(before) // 3].offset, before[len(before) // 2].offset
+    part = [one for one in before if first <= one.offset < last]
+    assert list(log.scan(first, last)) == part
+    assert sum(len(batch) for batch in log.batches(first, last)) == len(part)
+    assert log.offset_at(part[0].timestamp) <= part[0].offset
+    assert list(islice(log.follow(first, timeout=0), len(part))) == part
+
+
+def test_what_compaction_removed_is_still_known_as_removed(place: Any) -> None:
+    with made(place, "zstd", sparse=True) as log:
+        there = {one.offset for one in everything(log)}
+        log.compress()
+        gone = [offset for offset in range(log.next_offset) if offset not in there]
+        for offset in random.Random(2).sample(gone, 50):
+            with pytest.raises(OffsetCompacted):
+                log.read(offset)
+
+
+def test_the_way_back_writes_the_same_stores(path: Path) -> None:
+    made(path, "none").close()
+    before = stores(path)
+    with seglog.open(path, LogConfig(compression="lz4")) as log:
+        assert log.compress().rewritten > 0
+    assert stores(path) != before
+    with seglog.open(path, LogConfig(compression="zstd")) as log:
+        assert log.compress().rewritten > 0
+        assert {entry.codec for entry in entries(log)} == {"zstd"}
+    with seglog.open(path, LogConfig(compression="none")) as log:
+        assert log.compress().rewritten > 0
+        assert {(entry.codec, entry.stored) for entry in entries(log)} == {(None, None)}
+        assert b"codec" not in (path / filename.MANIFEST).read_bytes().splitlines()[1]
+        everything(log)
+    # the header's span is the only difference: a rolled store has none
+    assert {base: data[HEADER_BYTES:] for base, data in stores(path).items()} == {
+        base: data[HEADER_BYTES:] for base, data in before.items()
+    }
+    assert not list(path.glob("*.blocks"))
+
+
+def test_noise_stays_plain_and_is_not_tried_again(path: Path) -> None:
+    source = random.Random(3)
+    with seglog.open(path, LogConfig(segment_bytes=SEGMENT_BYTES, compression="zstd")) as log:
+        for _ in range(3000):
+            log.append(source.randbytes(300))
+        before = {entry.file for entry in entries(log)}
+        report = log.compress()
+        assert (report.segments, report.rewritten) == (len(before), 0)
+        assert {entry.file for entry in entries(log)} == before
+        assert {(entry.codec, entry.stored) for entry in entries(log)} == {("zstd", None)}
+        assert log.compress().segments == 0
+        assert log.verify().problems == ()
+
+
+def test_a_log_without_compression_has_no_trace_of_it(path: Path) -> None:
+    with made(path, "none") as log:
+        assert log.compress().segments == 0
+    text = (path / filename.MANIFEST).read_bytes()
+    assert b"compression" not in text
+    assert b"codec" not in text
+
+
+# --- beside it --------------------------------------------------------------------------------------------------------
+
+
+def test_readers_and_followers_go_on_while_segments_are_replaced(place: Any) -> None:
+    with made(place, "zstd") as log, seglog.open(place, mode="r") as reader:
+        before = everything(log)
+        mine, theirs = iter(log.scan()), iter(reader.scan())
+        batches = log.batches(max_records=500)
+        seen = [list(islice(mine, 10)), list(islice(theirs, 10))]
+        rows = [next(batches)]
+        log.compress()
+        fill(log, 9000, 9100)
+        log.sync()
+        assert seen[0] + list(mine) == before
+        assert seen[1] + list(theirs) == before
+        rows += list(batches)
+        assert sum(len(batch) for batch in rows) == len(before)
+        assert everything(reader)[: len(before)] == before
+        assert reader.read(9050).offset == 9050
+
+
+def test_a_store_is_unlinked_only_when_no_reader_needs_it(path: Path) -> None:
+    with made(path, "zstd") as log, seglog.open(path, mode="r") as reader:
+        reading = iter(reader.scan())
+        next(reading)
+        plain = {entry.name() for entry in entries(log)}
+        log.compress()
+        assert all((path / name).exists() for name in plain)
+        list(reading)
+        del reading
+        assert reader.lowest_offset == 0
+        log.expire()
+        assert not any((path / name).exists() for name in plain)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_cut_inside_a_block_is_a_number_in_the_manifest(place: Any, *, sparse: bool) -> None:
+    with made(place, "zstd", sparse=sparse) as log:
+        log.compress()
+        before = everything(log)
+        cut = before[len(before) // 3].offset
+        log.truncate(cut)
+        kept = [one for one in before if one.offset < cut]
+        assert everything(log) == kept
+        assert log.verify().problems == ()
+        fill(log, 20_000, 23_000)
+        after = everything(log)
+        assert log.compress().damaged == ()
+        assert everything(log) == after
+        assert log.verify().problems == ()
+    with seglog.open(place) as log:
+        assert everything(log) == after
+
+
+def test_records_before_an_offset_inside_a_block_are_hidden(place: Any) -> None:
+    with made(place, "lz4") as log:
+        log.compress()
+        before = everything(log)
+        log.delete_before(4321)
+        assert everything(log) == before[4321:]
+        assert log.verify().problems == ()
+
+
+def test_compacting_a_compressed_log_and_compressing_a_compacted_one(place: Any) -> None:
+    with made(place, "zstd", sparse=True) as log:
+        log.compress()
+        fill(log, 9200, 12_000)
+        before = {one.key: one for one in everything(log)}
+        report = log.compact(roll=True)
+        assert report.damaged == ()
+        assert report.superseded > 0
+        log.compress()
+        assert {one.key: one for one in everything(log)} == before
+        assert log.verify().problems == ()
+
+
+def test_retention_counts_what_is_on_the_disk(path: Path) -> None:
+    with made(path, "zstd") as log:
+        log.compress()
+        log.alter_retention(Retention(bytes=log.size))
+        assert log.expire() == 0
+        log.alter_retention(Retention(bytes=log.size // 2))
+        assert log.expire() > 0
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+
+def compressed(path: Path, codec: Compression = "zstd", *, sparse: bool = False) -> tuple[list[seglog.Record], Any]:
+    with made(path, codec, sparse=sparse) as log:
+        log.compress()
+        return everything(log), tuple(entries(log))
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x55
+    path.write_bytes(bytes(data))
+
+
+def readable(log: Log, before: list[seglog.Record]) -> set[int]:
+    found = set()
+    for one in before:
+        try:
+            assert log.read(one.offset) == one
+        except CorruptRecord:
+            continue
+        found.add(one.offset)
+    return found
+
+
+@pytest.mark.parametrize("lose_table", [False, True])
+@pytest.mark.parametrize("byte", [0, 8, 12, 16, 20, 21, 22, 40])
+def test_a_damaged_block_costs_its_records_and_no_other(path: Path, byte: int, *, lose_table: bool) -> None:
+    before, sealed = compressed(path)
+    entry = sealed[0]
+    store = path / entry.name()
+    place = find_blocks(storage_at(path).open(entry.name()), entry.salt).places[2]
+    assert place is not None
+    flip(store, place.position + byte)
+    if lose_table:
+        (path / entry.name(filename.BLOCKS)).unlink()
+    with seglog.open(path) as log:
+        lost = {one.offset for one in before} - readable(log, before)
+        assert lost
+        assert max(lost) - min(lost) == len(lost) - 1
+        whole = {one.offset for one in before}
+        found = {one.offset for one in log.scan(on_corrupt=lambda error: None)}
+        assert whole - found == lost
+        problems = log.verify().problems
+        assert {"block", "record"} <= {one.kind for one in problems}
+        assert log.compress().segments == 0
+        report = log.repair()
+        assert report.records_lost == len(lost)
+        assert {one.offset for one in everything(log)} == whole - lost
+        assert log.verify().problems == ()
+
+
+def test_a_lost_or_wrong_table_costs_nothing(path: Path) -> None:
+    before, sealed = compressed(path)
+    first, second = (path / entry.name(filename.BLOCKS) for entry in sealed[:2])
+    table = first.read_bytes()
+    for damage in (b"", table[:-1], second.read_bytes(), table[:100] + b"x" + table[101:]):
+        first.write_bytes(damage)
+        with seglog.open(path) as log:
+            assert everything(log) == before
+        assert first.read_bytes() == table
+    first.unlink()
+    with seglog.open(path, mode="r") as log:
+        assert everything(log) == before
+    assert not first.exists()
+
+
+def test_a_store_that_was_cut_short_is_reported(path: Path) -> None:
+    before, sealed = compressed(path)
+    store = path / sealed[0].name()
+    store.write_bytes(store.read_bytes()[: sealed[0].stored // 2])
+    with seglog.open(path) as log:
+        assert [event.kind for event in log.recovery.events] == ["damage"]
+        kept = readable(log, before)
+        assert 0 in kept
+        assert {one.offset for one in before if one.offset >= sealed[0].next_offset} <= kept
+        assert "short" in {one.kind for one in log.verify().problems}
+
+
+def test_a_damaged_source_stays_as_it_is(path: Path) -> None:
+    with made(path, "none") as log:
+        before, entry = everything(log), entries(log)[1]
+    flip(path / entry.name(), 100_000)
+    with seglog.open(path, LogConfig(compression="zstd")) as log:
+        report = log.compress()
+        assert [one.path for one in report.damaged] == [str(path / entry.name())]
+        assert [one.codec for one in entries(log)].count(None) == 1
+        assert len(readable(log, before)) == len(before) - 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_both_manifests_are_rebuilt_from_compressed_stores(path: Path, codec: Compression, *, sparse: bool) -> None:
+    before, sealed = compressed(path, codec, sparse=sparse)
+    for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS):
+        (path / name).unlink()
+    with seglog.open(path) as log:
+        assert everything(log) == before
+        assert [(one.file, one.codec, one.stored) for one in entries(log)] == [
+            (one.file, codec, one.stored) for one in sealed
+        ]
+        assert log.verify().problems
+
+
+def test_both_manifests_are_rebuilt_while_the_plain_stores_are_still_there(path: Path) -> None:
+    with made(path, "zstd") as log, seglog.open(path, mode="r") as reader:
+        reading = iter(reader.scan())
+        next(reading)
+        log.compress()
+        before = everything(log)
+        copies = {one.name: one.read_bytes() for one in path.iterdir() if one.is_file()}
+    there = storage_at(path.parent / "copy")
+    there.make(filename.DIRECTORIES)
+    for name, data in copies.items():
+        if not name.startswith(filename.MANIFEST) and name != filename.LOCK:
+            there.create(name).pwrite(data, 0)
+    with seglog.open(path.parent / "copy") as log:
+        assert everything(log) == before
+        assert {one.codec for one in entries(log)} == {"zstd"}
+
+
+def test_the_header_of_a_compressed_store_says_so(path: Path) -> None:
+    _, sealed = compressed(path)
+    header = decode_header((path / sealed[0].name()).read_bytes()[:64], "")
+    assert header is not None
+    assert header.blocks
+    assert header.span == sealed[0].next_offset - sealed[0].base_offset
+
+
+def test_a_backup_has_the_stored_bytes(path: Path, tmp_path: Path) -> None:
+    before, sealed = compressed(path)
+    seglog.backup(path, tmp_path / "backup")
+    for entry in sealed:
+        assert (tmp_path / "backup" / entry.name()).read_bytes() == (path / entry.name()).read_bytes()
+    with seglog.open(tmp_path / "backup", mode="r") as log:
+        assert everything(log) == before
