@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -27,6 +28,8 @@ ROLLING = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(bytes=2
 KEYED = seglog.LogConfig(
     segment_bytes=512, index_interval_bytes=64, retention=seglog.Retention(compact=True, delete_retention=0)
 )
+COMPRESSED = replace(SMALL, compression="zstd")
+COMPRESSED_KEYED = replace(KEYED, compression="lz4")
 KEYS = (b"a", b"b", b"c", b"d")
 
 
@@ -174,6 +177,38 @@ def compact(storage: Storage, ledger: Ledger) -> None:
     ledger.append(log, key=b"d")
 
 
+def compress(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    before = log.size
+    ledger.compress(log)
+    assert log.size < before
+    ledger.append(log, 9, size=60)
+    ledger.compress(log)
+    ledger.truncate(log, ledger.next_offset - 14)  # inside a compressed segment
+    ledger.append(log, 5)
+    ledger.compress(log)
+
+
+def compress_and_compact(storage: Storage, ledger: Ledger) -> None:
+    log = opened(storage, ledger)
+    ledger.compress(log)
+    ledger.compact(log, roll=True)
+    ledger.compress(log)
+    ledger.append(log, key=b"a")
+
+
+def decompress(storage: Storage, ledger: Ledger) -> None:
+    with opened(storage, ledger) as log:
+        ledger.compress(log)
+        ledger.close(log)
+    with opened(storage, ledger, replace(SMALL, compression="lz4")) as log:
+        ledger.compress(log)
+        ledger.close(log)
+    log = opened(storage, ledger, replace(SMALL, compression="none"))
+    ledger.compress(log)
+    ledger.append(log)
+
+
 def publish(storage: Storage, ledger: Ledger) -> None:
     log = opened(storage, ledger)
     ledger.append(log)
@@ -312,6 +347,9 @@ SCENARIOS = [
     Scenario("expire", filled(SMALL, 20), expire),
     Scenario("delete before an offset", filled(SMALL, 14), delete_before_middle),
     Scenario("compact", filled(KEYED, 18, keys=True), compact),
+    Scenario("compress", filled(COMPRESSED, 16), compress),
+    Scenario("compress and compact", filled(COMPRESSED_KEYED, 18, keys=True), compress_and_compact),
+    Scenario("decompress", filled(COMPRESSED, 12), decompress),
     Scenario("publish", filled(SMALL, 3), publish),
     Scenario("close", filled(SMALL, 3), close),
     Scenario("reopen", filled(SMALL), reopen),
@@ -322,6 +360,7 @@ SCENARIOS = [
     Scenario("publish, appended to MANIFEST", changed(SMALL), publish),
     Scenario("expire, appended to MANIFEST", changed(ROLLING), roll_and_expire),
     Scenario("compact, appended to MANIFEST", changed(KEYED, 40, keys=True), compact),
+    Scenario("compress, appended to MANIFEST", changed(COMPRESSED, 40), compress),
     Scenario("truncate after changes of MANIFEST", changed(SMALL), truncate_to(0.6)),
     Scenario("delete before an offset after changes of MANIFEST", changed(SMALL), delete_before_middle),
     Scenario("alter retention after changes of MANIFEST", changed(SMALL), alter),
@@ -335,7 +374,7 @@ SCENARIOS = [
 
 # --- any operations, in any order ----------------------------------------------------------------------------------
 
-CONFIGS = [SMALL, ROOMY, EACH, BUFFERED, EXPIRING, KEYED]
+CONFIGS = [SMALL, ROOMY, EACH, BUFFERED, EXPIRING, KEYED, COMPRESSED, COMPRESSED_KEYED]
 
 
 def any_steps(config: seglog.LogConfig, seed: int, calls: int = 7) -> Step:
@@ -384,6 +423,8 @@ def _calls(config: seglog.LogConfig) -> list[Call]:
         ]
     else:
         calls += [lambda log, ledger, source: ledger.append_stream(log, size=source.choice([0, 30, 150]))]
+    if config.compression != "none":
+        calls += [lambda log, ledger, source: ledger.compress(log)]
     if config.retention.bytes is not None:
         calls += [lambda log, ledger, source: ledger.expire(log)]
     return calls

@@ -289,6 +289,12 @@ class Ledger:
         log.compact(roll=roll)
         self.settle(log)
 
+    def compress(self, log: Log) -> None:
+        """Compress, or decompress: the content stays the same."""
+        self.begin(self.known)
+        log.compress()
+        self.done(log)
+
     def publish(self, log: Log, staged: Sequence[object], records: Sequence[Record], batch: int = 0) -> None:
         """Publish the staged segments of some records: all or nothing."""
         self.begin(self.grown(records))
