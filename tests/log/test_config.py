@@ -27,6 +27,7 @@ BAD_CONFIG: dict[str, list[object]] = {
     "initial_offset": [-1, 2**63 - 1, 0.0, None],
     "open_segments_max": [0, -1, 1.5, None],
     "retention": [None, {"bytes": 5}, 5],
+    "compression": ["gzip", "", "ZSTD", None, 1, []],
 }
 
 BAD_RETENTION: dict[str, list[object]] = {

@@ -17,7 +17,7 @@ from seglog.aio.jobs import Job, Parameters, Result, outcome, run_on, writing_th
 from seglog.aio.loops import Future, running_loop
 from seglog.aio.reading import AsyncReadableLog
 from seglog.aio.spool import SPOOL_BYTES, spool_chunks
-from seglog.config import Retention
+from seglog.config import Compression, Retention
 from seglog.errors import LogClosed, LogPoisoned, NotMirrored
 from seglog.log.appends.group import Appended, Draft
 from seglog.log.info import CompactionReport, CompressionReport
@@ -245,6 +245,7 @@ class AsyncLog(AsyncReadableLog):
 
     async def compress(
         self,
+        codec: Compression | None = None,
         *,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
@@ -262,6 +263,7 @@ class AsyncLog(AsyncReadableLog):
         try:
             return await self._read(
                 self.log.compress,
+                codec,
                 progress=progress,
                 abort=aborted if abort is None or callable(abort) else abort,
                 bytes_per_second=bytes_per_second,

@@ -7,6 +7,7 @@
     mending   verify, repair                  care      truncate, expire
     copies    backup
     keyed     compact, explain, pin           audit     audit
+    compress  compress
     topics    topics                          groups    groups
     serve     serve, token
 

@@ -39,6 +39,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "table": Entry("table", "keep an Apache Iceberg table of a log or of topics, which other engines read"),
         "truncate": Entry("truncate", "delete all records from an offset on"),
         "delete-before": Entry("truncate", "delete all records before an offset"),
+        "compress": Entry("compress", "store sealed segments in compressed blocks, or plain again"),
         "expire": Entry("truncate", "delete the oldest segments that retention no longer keeps"),
     },
     "Logs that are compacted by key": {

@@ -76,6 +76,13 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "how many segments to keep open; default 64",
     ),
     (
+        "--compression",
+        "compression",
+        str,
+        "none|lz4|zstd",
+        "the codec that `seglog compress` stores sealed segments with; default none",
+    ),
+    (
         "--retention-bytes",
         "retention.bytes",
         parse_size,

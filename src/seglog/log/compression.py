@@ -43,7 +43,12 @@ class Compressor:
         self._running = running
 
     def compress(
-        self, *, progress: Progress | None, abort: Callable[[], bool] | None, bytes_per_second: float | None
+        self,
+        codec: Compression | None,
+        *,
+        progress: Progress | None,
+        abort: Callable[[], bool] | None,
+        bytes_per_second: float | None,
     ) -> CompressionReport:
         """Store every sealed segment as the config requires; see Log.compress."""
         checked_rate(bytes_per_second)
@@ -52,6 +57,8 @@ class Compressor:
         if not self._running.acquire(blocking=False):
             raise CompactionAborted("a compaction or compression of this log is running; wait for its end")
         try:
+            if codec is not None:
+                self._alter(codec)
             return self._run(progress, abort, bytes_per_second)
         finally:
             self._running.release()
@@ -84,6 +91,13 @@ class Compressor:
             bytes_after=sum(new.disk_bytes for _, new in after),
             damaged=tuple(damaged),
         )
+
+    @change
+    def _alter(self, codec: Compression) -> None:
+        """Store the codec in the config."""
+        live = self._state.live
+        if codec != live.config.compression:
+            live.configure(replace(live.config, compression=codec))
 
     @change
     def _due(self) -> tuple[Compression, list[SegmentEntry]]:

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from seglog.config import Retention
+from seglog.config import Compression, Retention
 from seglog.errors import LogPoisoned
 from seglog.log.followed import FollowedLog
 from seglog.log.info import CompactionReport, CompressionReport
@@ -339,6 +339,7 @@ class Log(FollowedLog):
     @abstractmethod
     def compress(
         self,
+        codec: Compression | None = None,
         *,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
@@ -352,11 +353,13 @@ class Log(FollowedLog):
         open the log from then on.
 
         Args:
+            codec: Changes LogConfig.compression first, durably; None: it stays.
             progress: Called with (bytes done, bytes in total).
             abort: Called often; if it returns True the pass ends with CompactionAborted.
             bytes_per_second: Limit for reading and writing together.
 
         Raises:
+            ConfigError: If there is no such codec.
             CompactionAborted: If `abort` returned True, or a compaction of this log is running.
             MissingExtra: If this build of pyarrow lacks the codec.
             StorageError: If there is not enough space, or reading or writing fails.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from seglog.clock import Clock
 from seglog.compaction.plan import CompactionPlan
 from seglog.compaction.schedule import Standing
-from seglog.config import MAX_OFFSET, Retention
+from seglog.config import MAX_OFFSET, Compression, Retention
 from seglog.errors import (
     InvalidType,
     LogPoisoned,
@@ -466,13 +466,14 @@ class LogWriter(Log):
 
     def compress(
         self,
+        codec: Compression | None = None,
         *,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
         bytes_per_second: float | None = None,
     ) -> CompressionReport:
         """Store the sealed segments as the config requires; see Log.compress."""
-        return self._compressor.compress(progress=progress, abort=abort, bytes_per_second=bytes_per_second)
+        return self._compressor.compress(codec, progress=progress, abort=abort, bytes_per_second=bytes_per_second)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

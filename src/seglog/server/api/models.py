@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from seglog.config import Expose, LogConfig, Retention
+from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.topic.layout.names import ENDINGS, RESERVED
 
 NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
@@ -129,6 +129,7 @@ class ConfigModel(Model):
     flush_interval: Positive | None = None
     initial_offset: Annotated[int, Field(ge=0, le=2**62), WHOLE] | None = None
     open_segments_max: Annotated[int, Field(ge=1, le=2**20), WHOLE] | None = None
+    compression: Compression | None = None
     retention: RetentionModel | None = None
 
     def config(self) -> LogConfig:
