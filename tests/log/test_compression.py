@@ -12,8 +12,10 @@ import seglog
 from seglog.config import LogConfig, Retention
 from seglog.errors import CorruptRecord, OffsetCompacted
 from seglog.format import filename
+from seglog.format.index import MARK, decode_offsets, encode_offsets
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.opening import storage_at
+from seglog.segment import batches, stats
 from seglog.segment.blocks import find_blocks
 from seglog.testing.internals import state_of
 
@@ -168,15 +170,15 @@ def test_readers_and_followers_go_on_while_segments_are_replaced(place: Any) -> 
     with made(place, "zstd") as log, seglog.open(place, mode="r") as reader:
         before = everything(log)
         mine, theirs = iter(log.scan()), iter(reader.scan())
-        batches = log.batches(max_records=500)
+        arrow = log.batches(max_records=500)
         seen = [list(islice(mine, 10)), list(islice(theirs, 10))]
-        rows = [next(batches)]
+        rows = [next(arrow)]
         log.compress()
         fill(log, 9000, 9100)
         log.sync()
         assert seen[0] + list(mine) == before
         assert seen[1] + list(theirs) == before
-        rows += list(batches)
+        rows += list(arrow)
         assert sum(len(batch) for batch in rows) == len(before)
         assert everything(reader)[: len(before)] == before
         assert reader.read(9050).offset == 9050
@@ -383,3 +385,62 @@ def test_a_backup_has_the_stored_bytes(path: Path, tmp_path: Path) -> None:
         assert (tmp_path / "backup" / entry.name()).read_bytes() == (path / entry.name()).read_bytes()
     with seglog.open(tmp_path / "backup", mode="r") as log:
         assert everything(log) == before
+
+
+# --- large segments: windows and stretches that are smaller than they ------------------------------------------------
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Surveys by kernels in windows, scans in stretches, both smaller than a segment, and than a long record."""
+    monkeypatch.setattr(stats, "KERNEL_FROM_BYTES", 0)
+    monkeypatch.setattr(stats, "WINDOW_BYTES", 20_000)
+    monkeypatch.setattr(batches, "AHEAD_BYTES", 30_000)
+    monkeypatch.setattr(batches, "AHEAD_LEAST_BYTES", 10_000)
+
+
+@pytest.mark.usefixtures("small_windows")
+@pytest.mark.parametrize("sparse", [False, True])
+def test_windows_and_stretches_find_what_one_walk_finds(path: Path, *, sparse: bool) -> None:
+    with made(path, "zstd", sparse=sparse) as log:
+        before, table = everything(log), log.to_arrow()
+        assert log.compress().damaged == ()
+        check_all_reads(log, before, table)
+        assert log.verify().problems == ()
+        sealed = tuple(entries(log))
+    for entry in sealed:
+        for kind in filename.LOOKUPS:
+            (path / entry.name(kind)).unlink(missing_ok=True)
+    with seglog.open(path) as log:
+        check_all_reads(log, before, table)
+        log.repair()
+        assert log.verify().problems == ()
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_damage_ends_a_scan_at_the_same_record_as_in_a_plain_segment(path: Path) -> None:
+    before, sealed = compressed(path)
+    place = find_blocks(storage_at(path).open(sealed[0].name()), sealed[0].salt).places[2]
+    assert place is not None
+    flip(path / sealed[0].name(), place.position + 40)
+    with seglog.open(path) as log:
+        first = min({one.offset for one in before} - readable(log, before))
+        seen: list[int] = []
+        with pytest.raises(CorruptRecord) as caught:
+            for batch in log.batches():
+                seen += batch.column("offset").to_pylist()
+        assert seen == list(range(first))
+        assert caught.value.offset == first
+
+
+@pytest.mark.usefixtures("small_windows")
+def test_a_wrong_lookup_costs_only_time(path: Path) -> None:
+    before, sealed = compressed(path, sparse=True)
+    offsets = path / sealed[0].name(filename.OFFSETS)
+    pairs = decode_offsets(offsets.read_bytes(), sealed[0].salt)
+    assert pairs is not None
+    marks = b"".join(MARK.pack(0, relative, position + 7) for relative, position in pairs)
+    offsets.write_bytes(encode_offsets(marks, 4096, sealed[0].salt))
+    with seglog.open(path) as log:
+        rows = [offset for batch in log.batches() for offset in batch.column("offset").to_pylist()]
+        assert rows == [one.offset for one in before]

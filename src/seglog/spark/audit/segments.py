@@ -121,11 +121,11 @@ class _SegmentAudit:
             if not self.report.problems:
                 raise
             return
-        base, end = self.entry.base_offset, reader.size
+        base, end, data = self.entry.base_offset, reader.size, reader.store.map()
         position, expected = reader.rules.codec.header_bytes, base
         while position < end and expected < self.stop:
             decoder = decode_batches(
-                reader.store.map(),
+                data,
                 path=reader.store.path,
                 salt=reader.rules.salt,
                 base_offset=base,
