@@ -58,7 +58,14 @@ def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False)
             f"{store.path}: this is not the file that the manifest names (its salt differs); restore that file, or run "
             "`seglog repair` to go on without it"
         )
-    return store if writable else plain_store(storage, entry, store)
+    if not writable:
+        return plain_store(storage, entry, store)
+    if header is not None and header.blocks:
+        raise CorruptLog(
+            f"{store.path}: the manifest names a compressed store as the one to append to; run `seglog repair`, or "
+            "restore the log from a backup"
+        )
+    return store
 
 
 def open_sealed(storage: Storage, entry: SegmentEntry, *, interval: int, heal: bool) -> SegmentReader:

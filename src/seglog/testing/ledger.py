@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from seglog.config import Compression
 from seglog.errors import OffsetCompacted
 from seglog.log.appends.group import Draft
 from seglog.log.log import Log
@@ -289,10 +290,10 @@ class Ledger:
         log.compact(roll=roll)
         self.settle(log)
 
-    def compress(self, log: Log) -> None:
+    def compress(self, log: Log, codec: Compression | None = None) -> None:
         """Compress, or decompress: the content stays the same."""
         self.begin(self.known)
-        log.compress()
+        log.compress(codec)
         self.done(log)
 
     def publish(self, log: Log, staged: Sequence[object], records: Sequence[Record], batch: int = 0) -> None:

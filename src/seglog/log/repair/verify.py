@@ -54,15 +54,15 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
     done = records = tail = 0
     gaps: list[Gap] = []
     for entry in manifest.segments:
-        check = SegmentCheck(storage, entry)
+        check, size = SegmentCheck(storage, entry), sizes.get(entry.name(), 0)
         for position in check.run_on() if go_on else check.run():
             if progress is not None:
-                progress(done + position, total)
+                progress(done + (position if entry.stored is None else position * size // (entry.bytes or size)), total)
         problems += check.problems
         gaps += check.gaps
         records += check.tally.records
         tail += check.tail_bytes
-        done += sizes.get(entry.name(), 0)
+        done += size
     return VerifyReport(
         problems=tuple(problems),
         records=records,
