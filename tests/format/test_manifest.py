@@ -218,8 +218,9 @@ def changed(line: int, **values: object) -> bytes:
 
 def test_fields_that_this_version_does_not_know_are_a_newer_versions_and_no_damage() -> None:
     """The checksum matches, so nothing is damaged: rebuilding the manifest would discard what it says."""
-    config = {**MANIFEST.config.to_json(), "compression": "zstd"}
-    for data in (changed(0, config=config), changed(1, horizon=7)):
+    config = {**MANIFEST.config.to_json(), "encryption": "aes"}
+    codec = {**MANIFEST.config.to_json(), "compression": "brotli"}
+    for data in (changed(0, config=config), changed(0, config=codec), changed(1, horizon=7), changed(1, codec="x")):
         with pytest.raises(FormatVersionError, match="MANIFEST"):
             decode(data, "MANIFEST")
 
@@ -237,6 +238,8 @@ def test_fields_that_this_version_does_not_know_are_a_newer_versions_and_no_dama
         changed(1, decay="half"),
         changed(1, salt=None),
         changed(1, dense=1),
+        changed(1, codec=1),
+        changed(1, stored="5"),
         signed(*lines_of(MANIFEST)[:1]),  # no segment at all
         signed({"format": 1}, []),  # type: ignore[arg-type] # no object
     ],

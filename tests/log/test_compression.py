@@ -10,13 +10,15 @@ import pytest
 
 import seglog
 from seglog.config import LogConfig, Retention
-from seglog.errors import CorruptRecord, OffsetCompacted
+from seglog.errors import CorruptLog, CorruptRecord, OffsetCompacted
 from seglog.format import filename
 from seglog.format.index import MARK, decode_offsets, encode_offsets
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.opening import storage_at
+from seglog.log.repair.repair import repair_storage
 from seglog.segment import batches, stats
 from seglog.segment.blocks import find_blocks
+from seglog.segment.sealed import open_store
 from seglog.testing.internals import state_of
 
 if TYPE_CHECKING:
@@ -132,7 +134,8 @@ def test_the_way_back_writes_the_same_stores(path: Path) -> None:
     with seglog.open(path, LogConfig(compression="none")) as log:
         assert log.compress().rewritten > 0
         assert {(entry.codec, entry.stored) for entry in entries(log)} == {(None, None)}
-        assert b"codec" not in (path / filename.MANIFEST).read_bytes().splitlines()[1]
+        for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS):
+            assert not {b"codec", b"stored", b"compression"} & set((path / name).read_bytes().split(b'"'))
         everything(log)
     # the header's span is the only difference: a rolled store has none
     assert {base: data[HEADER_BYTES:] for base, data in stores(path).items()} == {
@@ -376,6 +379,25 @@ def test_the_header_of_a_compressed_store_says_so(path: Path) -> None:
     assert header is not None
     assert header.blocks
     assert header.span == sealed[0].next_offset - sealed[0].base_offset
+
+
+def test_no_records_are_appended_to_a_compressed_store(path: Path) -> None:
+    _, sealed = compressed(path)
+    with pytest.raises(CorruptLog, match="compressed"):
+        open_store(storage_at(path), sealed[0], writable=True)
+
+
+def test_a_log_whose_active_store_is_lost_is_rebuilt_up_to_its_compressed_segments(path: Path) -> None:
+    before, sealed = compressed(path)
+    for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS, f"{sealed[-1].next_offset:020d}-5.store"):
+        (path / name).unlink()
+    with pytest.raises(CorruptLog, match="run `seglog repair`"):
+        seglog.open(path)
+    repair_storage(storage_at(path))
+    with seglog.open(path) as log:
+        kept = [one for one in before if one.offset < sealed[-1].next_offset]
+        assert everything(log)[: len(kept)] == kept
+        assert log.append(b"goes on") >= sealed[-1].next_offset
 
 
 def test_a_backup_has_the_stored_bytes(path: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ class Catalog:
 
     def install(self, new: Manifest, *, as_base: bool = False) -> None:
         """Install a manifest from `following` as the log's structure, atomically and durably: append the change to
-        MANIFEST, or replace it. as_base: replace it in any case, because it is damaged.
+        MANIFEST, or replace it. as_base: replace it in any case.
 
         StorageError: nothing changed. LogPoisoned: the disk may hold either state, or another log has the directory;
         the writer must stop.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from seglog.clock import Clock
 from seglog.compaction.rate_limit import Pace
 from seglog.errors import CompactionAborted, CorruptRecord
+from seglog.format import filename
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES
 from seglog.log.compaction import checked_rate, remove_stage
@@ -84,6 +85,8 @@ class Compressor:
                 continue
             if changed is not None:
                 after.append((entry, changed))
+        if wanted == "none" and after:
+            self._forget_codecs()
         return CompressionReport(
             segments=len(due),
             rewritten=sum(old.file != new.file for old, new in after),
@@ -106,6 +109,12 @@ class Compressor:
         wanted = live.config.compression
         sealed = live.catalog.current.segments[:-1]
         return wanted, [one for one in sealed if (one.codec or "none") != wanted and (one.bytes or 0) > HEADER_BYTES]
+
+    @change
+    def _forget_codecs(self) -> None:
+        """Leave no codec in MANIFEST and MANIFEST.prev, so that earlier versions read them again."""
+        for _ in (filename.MANIFEST_PREVIOUS, filename.MANIFEST):
+            self._state.live.write_base()
 
     def _rewrite(self, entry: SegmentEntry, wanted: Compression, pace: Pace) -> SegmentEntry | None:
         """Store one segment with this codec and return its entry; None if it has left the log, or changed, meanwhile.

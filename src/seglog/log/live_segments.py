@@ -70,6 +70,11 @@ class LiveSegments:
         self._take(config)
         self._show()
 
+    def write_base(self) -> None:
+        """Write the manifest as a base without changes; the one before becomes MANIFEST.prev."""
+        self.catalog.install(self.catalog.following(self.catalog.current.segments), as_base=True)
+        self._show()
+
     def _take(self, config: LogConfig) -> None:
         self.config = config
         self._age_us = config.roll_age_us

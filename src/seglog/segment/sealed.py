@@ -62,8 +62,8 @@ def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False)
         return plain_store(storage, entry, store)
     if header is not None and header.blocks:
         raise CorruptLog(
-            f"{store.path}: the manifest names a compressed store as the one to append to; run `seglog repair`, or "
-            "restore the log from a backup"
+            f"{store.path}: the manifest names a compressed store as the one to append to, which no log does; restore "
+            "the log from a backup"
         )
     return store
 
