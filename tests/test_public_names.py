@@ -159,6 +159,7 @@ def test_the_config_has_these_options() -> None:
         "initial_offset",
         "open_segments_max",
         "retention",
+        "compression",
     ]
     assert [field.name for field in fields(seglog.Retention)] == [
         "bytes",

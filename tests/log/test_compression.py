@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from seglog.config import Compression
     from seglog.log.log import Log
 
-SEGMENT_BYTES = 300_000
+SEGMENT_BYTES = 200_000
+RECORDS = 5000
 CODECS: list[Compression] = ["lz4", "zstd"]
 
 
@@ -47,7 +48,7 @@ def fill(log: Log, start: int, stop: int) -> None:
         log.append(content, key=key, timestamp=timestamp, headers=headers)
 
 
-def made(place: Any, codec: Compression, *, sparse: bool = False, records: int = 9000) -> Log:
+def made(place: Any, codec: Compression, *, sparse: bool = False, records: int = RECORDS) -> Log:
     """Return a log with some sealed segments that are not compressed yet, and an active one."""
     retention = Retention(compact=True) if sparse else Retention()
     config = LogConfig(
@@ -177,14 +178,14 @@ def test_readers_and_followers_go_on_while_segments_are_replaced(place: Any) -> 
         seen = [list(islice(mine, 10)), list(islice(theirs, 10))]
         rows = [next(arrow)]
         log.compress()
-        fill(log, 9000, 9100)
+        fill(log, RECORDS, RECORDS + 100)
         log.sync()
         assert seen[0] + list(mine) == before
         assert seen[1] + list(theirs) == before
         rows += list(arrow)
         assert sum(len(batch) for batch in rows) == len(before)
         assert everything(reader)[: len(before)] == before
-        assert reader.read(9050).offset == 9050
+        assert reader.read(RECORDS + 50).offset == RECORDS + 50
 
 
 def test_a_store_is_unlinked_only_when_no_reader_needs_it(path: Path) -> None:
@@ -211,7 +212,7 @@ def test_a_cut_inside_a_block_is_a_number_in_the_manifest(place: Any, *, sparse:
         kept = [one for one in before if one.offset < cut]
         assert everything(log) == kept
         assert log.verify().problems == ()
-        fill(log, 20_000, 23_000)
+        fill(log, 20_000, 22_500)
         after = everything(log)
         assert log.compress().damaged == ()
         assert everything(log) == after
@@ -224,15 +225,15 @@ def test_records_before_an_offset_inside_a_block_are_hidden(place: Any) -> None:
     with made(place, "lz4") as log:
         log.compress()
         before = everything(log)
-        log.delete_before(4321)
-        assert everything(log) == before[4321:]
+        log.delete_before(2345)
+        assert everything(log) == before[2345:]
         assert log.verify().problems == ()
 
 
 def test_compacting_a_compressed_log_and_compressing_a_compacted_one(place: Any) -> None:
     with made(place, "zstd", sparse=True) as log:
         log.compress()
-        fill(log, 9200, 12_000)
+        fill(log, RECORDS + 200, RECORDS + 2500)
         before = {one.key: one for one in everything(log)}
         report = log.compact(roll=True)
         assert report.damaged == ()
@@ -389,8 +390,9 @@ def test_no_records_are_appended_to_a_compressed_store(path: Path) -> None:
 
 def test_a_log_whose_active_store_is_lost_is_rebuilt_up_to_its_compressed_segments(path: Path) -> None:
     before, sealed = compressed(path)
-    for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS, f"{sealed[-1].next_offset:020d}-5.store"):
-        (path / name).unlink()
+    (active,) = path.glob(f"{sealed[-1].next_offset:020d}-*.store")
+    for lost in (path / filename.MANIFEST, path / filename.MANIFEST_PREVIOUS, active):
+        lost.unlink()
     with pytest.raises(CorruptLog, match="run `seglog repair`"):
         seglog.open(path)
     repair_storage(storage_at(path))
@@ -466,3 +468,19 @@ def test_a_wrong_lookup_costs_only_time(path: Path) -> None:
     with seglog.open(path) as log:
         rows = [offset for batch in log.batches() for offset in batch.column("offset").to_pylist()]
         assert rows == [one.offset for one in before]
+
+
+@pytest.mark.parametrize("codec", ["zstd", "none"])
+def test_a_rebuild_without_lookups_knows_the_other_form_of_a_store(path: Path, codec: Compression) -> None:
+    with made(path, "none" if codec == "zstd" else "zstd", sparse=True) as log:
+        log.compress()
+        before = everything(log)
+        previous = (path / filename.MANIFEST).read_bytes()
+        log.compress(codec)
+    for kind in filename.LOOKUPS:
+        for lookup in path.glob(f"*.{kind}"):
+            lookup.unlink()
+    (path / filename.MANIFEST).write_bytes(b"damaged")
+    (path / filename.MANIFEST_PREVIOUS).write_bytes(previous)
+    with seglog.open(path) as log:
+        assert everything(log) == before

@@ -104,7 +104,7 @@ def check_places(storage: Storage, known: Mapping[int, SegmentEntry]) -> None:
             doubtful[place] = head.salt
         elif base != place.base_offset and place not in twice:
             raise _out_of_place(storage, place, f"its index belongs to a store that begins at offset {base}")
-    _check_known(storage, doubtful, known)
+    _check_known(storage, _without_other_forms(doubtful, heads, known), known)
     _check_copies(storage, {place: head for place, head in heads.items() if place not in twice}, doubtful)
     orphans = {place: index for place, index in indexes.items() if place in doubtful or place not in heads}
     _check_lookups(storage, doubtful, orphans)
@@ -118,17 +118,25 @@ def _linked_twice(storage: Storage, places: Iterable[_Place]) -> set[_Place]:
     return {place for group in by_file.values() if len(group) > 1 for place in group}
 
 
+def _without_other_forms(
+    doubtful: Mapping[_Place, int], heads: Mapping[_Place, StoreHeader], known: Mapping[int, SegmentEntry]
+) -> dict[_Place, int]:
+    """Return the doubtful places without those of a known store that was compressed, or made plain again."""
+    forms = {(entry.base_offset, entry.salt): entry.stored is not None for entry in known.values()}
+    return {
+        place: salt
+        for place, salt in doubtful.items()
+        if not (forms.get((place.base_offset, salt)) or (heads[place].blocks and (place.base_offset, salt) in forms))
+    }
+
+
 def _check_known(storage: Storage, doubtful: Mapping[_Place, int], known: Mapping[int, SegmentEntry]) -> None:
     numbers: dict[int, set[int]] = {}
     for number, entry in known.items():
         numbers.setdefault(entry.salt, set()).add(number)
     for place, salt in doubtful.items():
         here = known.get(place.number)
-        namesakes = numbers.get(salt, {place.number})
-        moved = place.number not in namesakes and not any(
-            known[one].base_offset == place.base_offset for one in namesakes
-        )
-        if moved or (here is not None and here.salt != salt):
+        if place.number not in numbers.get(salt, {place.number}) or (here is not None and here.salt != salt):
             raise _out_of_place(storage, place, "by MANIFEST.prev its file number belongs to another file")
 
 
