@@ -123,6 +123,39 @@ def test_what_compaction_removed_is_still_known_as_removed(place: Any) -> None:
                 log.read(offset)
 
 
+class Exact:
+    """A file of which only what was asked for is there when it is mapped; see RangedFile."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def map_range(self, start: int, stop: int) -> memoryview:
+        data = bytearray(self._file.size())
+        data[start:stop] = self._file.pread(stop - start, start)
+        return memoryview(bytes(data))
+
+
+@pytest.mark.parametrize("codec", [*CODECS, "none"])
+def test_a_range_may_end_in_a_gap(place: Any, codec: Compression) -> None:
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, compression=codec, retention=Retention(compact=True))
+    with seglog.open(place, config) as log:
+        for number in range(1500):
+            log.append(value(number), key=b"%d" % (number if number % 7 == 0 else 1))
+        log.compact(roll=True)
+        log.compress()
+        offsets = [one.offset for one in log.scan()]
+        if codec == "none":
+            reader = state_of(log).live.present.reader_of(0)
+            reader.store = Exact(reader.store)
+        for number in range(10, len(offsets), 7):
+            start, stop = offsets[number - 10], offsets[number] - 1
+            found = [one for batch in log.batches(start, stop) for one in batch.column("offset").to_pylist()]
+            assert found == [one for one in offsets if start <= one < stop]
+
+
 def test_the_way_back_writes_the_same_stores(path: Path) -> None:
     made(path, "none").close()
     before = stores(path)

@@ -203,15 +203,14 @@ class _Decode:
     """
 
     def __init__(self, reader: SegmentReader, decode: Callable[..., Decoder], position: int, end: int) -> None:
-        store, self._size = reader.store, reader.size
-        self._store, self._decode = store, decode
+        self._store, self._decode, self._size = reader.store, decode, reader.size
         self._mapped = None
-        if isinstance(store, BlockFile):
-            self._size = _end_of(reader, end)
-        elif isinstance(store, RangedFile):
-            self._mapped = store.map_range(position, _end_of(reader, end))
-        else:
-            self._mapped = store.map()
+        if isinstance(reader.store, (BlockFile, RangedFile)):
+            self._size = _end_of(reader, end)  # what follows is not there
+        if isinstance(reader.store, RangedFile):
+            self._mapped = reader.store.map_range(position, self._size)
+        elif not isinstance(reader.store, BlockFile):
+            self._mapped = reader.store.map()
 
     def __call__(self, *, relative: int, position: int, stop: int, end: int | None) -> Decoder:
         """Return a decoder; see `Decode`."""
