@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import seglog
 from seglog.config import LogConfig, Retention
-from seglog.errors import CorruptLog, CorruptRecord, OffsetCompacted
+from seglog.errors import CompactionAborted, ConfigError, CorruptLog, CorruptRecord, OffsetCompacted
 from seglog.format import filename
 from seglog.format.index import MARK, decode_offsets, encode_offsets
 from seglog.format.store import HEADER_BYTES, decode_header
@@ -81,7 +82,10 @@ def stores(path: Path) -> dict[int, bytes]:
 def test_a_compressed_log_is_smaller_and_has_the_same_records(place: Any, codec: Compression, *, sparse: bool) -> None:
     with made(place, codec, sparse=sparse) as log:
         before, size, table = everything(log), log.size, log.to_arrow()
-        report = log.compress()
+        steps: list[tuple[int, int]] = []
+        report = log.compress(progress=lambda done, total: steps.append((done, total)))
+        assert steps == sorted(steps)
+        assert steps[-1][0] >= steps[-1][1] * 0.99
         assert report.damaged == ()
         assert report.segments == report.rewritten == len(entries(log)) > 0
         assert report.bytes_after < report.bytes_before / 2
@@ -274,6 +278,40 @@ def test_compacting_a_compressed_log_and_compressing_a_compacted_one(place: Any)
         log.compress()
         assert {one.key: one for one in everything(log)} == before
         assert log.verify().problems == ()
+
+
+def test_what_expires_or_is_cut_during_a_pass_is_left_out(path: Path) -> None:
+    with made(path, "zstd") as log:
+        before, gone = everything(log), []
+
+        def expire(done: int, total: int) -> None:
+            if not gone:
+                gone.append(threading.Thread(target=log.delete_before, args=[entries(log)[1].next_offset]))
+                gone[0].start()
+                gone[0].join()
+
+        report = log.compress(progress=expire)
+        assert report.damaged == ()
+        assert 0 < report.rewritten < report.segments
+        assert everything(log) == [one for one in before if one.offset >= log.lowest_offset]
+        assert log.verify().problems == ()
+
+
+def test_a_pass_that_is_stopped_leaves_whole_segments_in_either_form(path: Path) -> None:
+    with made(path, "zstd") as log:
+        before, limit = everything(log), entries(log)[0].bytes * 5 // 2
+        seen = [0]
+
+        def note(done: int, total: int) -> None:
+            seen[0] = done
+
+        with pytest.raises(CompactionAborted, match="1 of 3 segments"):
+            log.compress(progress=note, abort=lambda: seen[0] > limit)
+        assert [entry.codec for entry in entries(log)] == ["zstd", None, None]
+        assert list((path / "staging").iterdir()) == []
+        assert everything(log) == before
+        with pytest.raises(ConfigError, match="compression"):
+            log.compress("brotli")  # type: ignore[arg-type] # on purpose
 
 
 def test_retention_counts_what_is_on_the_disk(path: Path) -> None:

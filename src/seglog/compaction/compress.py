@@ -33,7 +33,7 @@ from seglog.segment.sealed import rules_of
 from seglog.segment.stats import Tally, survey
 from seglog.storage import File, Storage
 
-STRETCH_BLOCKS = 16  # that one call compresses
+STRETCH_BYTES = 16 << SIZE_LOG  # that one call compresses
 SYNC_BYTES = 8 * 1024 * 1024  # a store is synced while it grows, so that the sync at its end is short
 SAVED_LEAST = 8  # a segment that does not become an eighth smaller stays plain
 
@@ -100,14 +100,12 @@ class Rewrite:
     def _write_all(self, store: File) -> int:
         """Write everything after the file header; return the size of the store."""
         ahead, position, synced = Ahead(), HEADER_BYTES, 0
-        step = STRETCH_BLOCKS << SIZE_LOG
-        calls = iter(
-            [partial(self._encoded, start, min(start + step, self._end)) for start in range(0, self._end, step)]
-        )
+        stretches = [(start, min(start + STRETCH_BYTES, self._end)) for start in range(0, self._end, STRETCH_BYTES)]
+        calls = iter([partial(self._encoded, *stretch) for stretch in stretches])
         try:
             for call in islice(calls, THREADS + 2):
                 ahead.launch(call)
-            while ahead:
+            for start, stop in stretches:
                 pieces: list[bytes] = ahead.take()
                 for call in islice(calls, 1):
                     ahead.launch(call)
@@ -116,7 +114,7 @@ class Rewrite:
                     store.pwrite(piece, position)
                     position += len(piece)
                     self._pace.move(len(piece))
-                self._pace.step(step)
+                self._pace.step(stop - start)
                 if position - synced >= SYNC_BYTES:
                     store.datasync()
                     synced = position
@@ -161,7 +159,7 @@ class Rewrite:
                 index.pwrite(block.entries, entry_position(tally.records))
             digest.update(block.entries)
             tally.absorb(block)
-            self._pace.move(block.position - position)
+            self._pace.step(block.position - position)
             position, expected, reason = block.position, block.next_offset, block.reason
         if reason is not None or position != self._end:
             raise CorruptRecord(self._source.path, expected, position, reason or "the store ends before it")

@@ -16,7 +16,7 @@ from seglog.clock import Clock
 from seglog.compaction.rate_limit import Pace
 from seglog.errors import CompactionAborted, CorruptRecord
 from seglog.format import filename
-from seglog.format.manifest import SegmentEntry
+from seglog.format.manifest import Manifest, SegmentEntry, Segments
 from seglog.format.store import HEADER_BYTES
 from seglog.log.compaction import checked_rate, remove_stage
 from seglog.log.info import CompressionReport
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from seglog.compaction.rate_limit import Progress
     from seglog.config import Compression
 
-READS = 3  # a pass reads a segment, reads its result, and writes it
+READS = 2  # a pass reads a segment, and then its result
 
 
 class Compressor:
@@ -72,7 +72,8 @@ class Compressor:
                 raise self._state.refusal()
             return abort is not None and abort()
 
-        wanted, due = self._due()
+        wanted, sealed = self._sealed()  # chosen without the mutex: there may be 100,000 segments
+        due = [one for one in sealed if (one.codec or "none") != wanted and (one.bytes or 0) > HEADER_BYTES]
         total = READS * sum(entry.bytes or 0 for entry in due)
         pace = Pace(total, progress=progress, abort=stopped, bytes_per_second=bytes_per_second)
         after: list[tuple[SegmentEntry, SegmentEntry]] = []
@@ -83,6 +84,9 @@ class Compressor:
             except CorruptRecord as error:
                 damaged.append(error)
                 continue
+            except CompactionAborted:
+                done = f"{len(after)} of {len(due)} segments are stored with {wanted}, the others as before"
+                raise CompactionAborted(f"the compression was stopped before its end: {done}") from None
             if changed is not None:
                 after.append((entry, changed))
         if wanted == "none" and after:
@@ -103,12 +107,10 @@ class Compressor:
             live.configure(replace(live.config, compression=codec))
 
     @change
-    def _due(self) -> tuple[Compression, list[SegmentEntry]]:
-        """Return the codec of the config, and the segments that are not stored with it."""
+    def _sealed(self) -> tuple[Compression, Segments]:
+        """Return the codec of the config, and the sealed segments, of one moment."""
         live = self._state.live
-        wanted = live.config.compression
-        sealed = live.catalog.current.segments[:-1]
-        return wanted, [one for one in sealed if (one.codec or "none") != wanted and (one.bytes or 0) > HEADER_BYTES]
+        return live.config.compression, live.catalog.current.segments[:-1]
 
     @change
     def _forget_codecs(self) -> None:
@@ -125,21 +127,35 @@ class Compressor:
             return self._install(entry, replace(entry, codec=None), None)
         batch = compaction_batch(own=True)
         directory = stage_directory(batch, self._clock())
+        output = Subdirectory(self._storage, directory)
         try:
-            staged = self._staged(entry, wanted, directory, pace)
+            view = self._begin(entry, output)
+            if view is None:
+                return None
+            staged = self._staged(entry, wanted, view.manifest, output, pace)
+            del view  # else what it holds is not unlinked when it is retired
             if staged is None:  # it would not be smaller: its codec alone, so that it is not tried again
                 return self._install(entry, replace(entry, codec=wanted), None)
             return self._install(entry, staged, StagedSegment(directory=directory, entry=staged))
         finally:
             remove_stage(self._state, self._storage, batch)
 
-    def _staged(self, entry: SegmentEntry, wanted: Compression, directory: str, pace: Pace) -> SegmentEntry | None:
+    @change
+    def _begin(self, entry: SegmentEntry, output: Subdirectory) -> View | None:
+        """Create the output directory; return the present view, which keeps the segment's files. None if it is gone."""
+        live = self._state.live
+        segments = live.catalog.current.segments
+        if segments[segments.find(entry.base_offset)] != entry:
+            return None
+        output.make([])
+        return live.present
+
+    def _staged(
+        self, entry: SegmentEntry, wanted: Compression, manifest: Manifest, output: Subdirectory, pace: Pace
+    ) -> SegmentEntry | None:
         """Write the segment into a stage; return its entry, None if compression does not make it smaller."""
         from seglog.compaction.compress import Rewrite  # noqa: PLC0415 - numpy and pyarrow load when first used
 
-        output = Subdirectory(self._storage, directory)
-        view = self._view(output)  # prevents the source from being unlinked while it is read
-        manifest = view.manifest
         rewrite = Rewrite(
             open_store(self._storage, entry),
             entry,
@@ -152,12 +168,6 @@ class Compressor:
         staged = rewrite.run()
         output.sync_directory()
         return staged
-
-    @change
-    def _view(self, output: Subdirectory) -> View:
-        """Create the output directory and return the present view."""
-        output.make([])
-        return self._state.live.present
 
     @change
     def _install(self, entry: SegmentEntry, new: SegmentEntry, staged: StagedSegment | None) -> SegmentEntry | None:
