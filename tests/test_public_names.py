@@ -191,6 +191,8 @@ def test_a_segment_tells_these_figures() -> None:
         "sealed_at",
         "dense",
         "name",
+        "codec",
+        "plain_bytes",
     ]
 
 

@@ -27,6 +27,8 @@ def test_a_log_is_compressed_and_made_plain_again(cli: Callable[..., Any], tmp_p
     assert shown.code == 0
     assert shown.json["rewritten"] == shown.json["segments"] > 0
     assert shown.json["bytes_after"] < shown.json["bytes_before"]
+    assert "zstd, " in cli("info", path, "--segments").text
+    assert {one["codec"] for one in cli("info", path, "--segments", "--json").json["segments"]} == {"zstd", None}
     assert cli("compress", path).text.startswith("0 of 0 segments stored again")
     with seglog.open(path, mode="r") as log:
         assert (log.config.compression, list(log.scan())) == ("zstd", records)

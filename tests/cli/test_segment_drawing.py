@@ -21,6 +21,8 @@ def segment(base: int, end: int, size: int, **more: Any) -> Any:
         "max_timestamp": None if base == end else end * DAY,
         "sealed_at": end * DAY,
         "dense": True,
+        "codec": None,
+        "plain_bytes": size,
     }
     return SimpleNamespace(**(fields | more))
 

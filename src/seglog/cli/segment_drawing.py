@@ -103,6 +103,11 @@ def _garbage(segment: SegmentInfo, keyed: Mapping[int, Keyed]) -> str:
     return _share(known.garbage) or "0%" if known.exact else f"~{known.garbage:.0%}"
 
 
+def _compressed(segment: SegmentInfo) -> str:
+    """Return the codec, and how many times smaller the store is; empty if it is plain."""
+    return "" if segment.codec is None else f"{segment.codec}, {segment.plain_bytes / max(segment.bytes, 1):.1f} times"
+
+
 def _light(segment: SegmentInfo, keyed: Mapping[int, Keyed]) -> float:
     known = keyed.get(segment.base_offset)
     return _tombstone_share(segment) if known is None else known.garbage or 0.0
@@ -119,6 +124,7 @@ def segment_lines(
     columns: list[tuple[str, Callable[[SegmentInfo], str], bool]] = [  # heading, cell, right-aligned
         ("offsets", lambda segment: _offsets(segment, glyphs), True),
         ("size", lambda segment: format_size(segment.bytes), True),
+        ("compressed", _compressed, False),
         ("records", lambda segment: f"{segment.records:,}", True),
         ("garbage", lambda segment: _garbage(segment, known), True),
         ("state", lambda segment: _state(segment, known), False),

@@ -28,6 +28,8 @@ class SegmentInfo:
         sealed_at: Time of sealing in microseconds; None for the active segment.
         dense: Whether its offsets have no gaps.
         name: File name of its store.
+        codec: Codec of its store, "lz4" or "zstd"; None: it is plain.
+        plain_bytes: Size of its store before compression.
     """
 
     base_offset: int
@@ -41,6 +43,8 @@ class SegmentInfo:
     sealed_at: int | None
     dense: bool
     name: str
+    codec: str | None
+    plain_bytes: int
 
 
 def sealed_info(entry: SegmentEntry) -> SegmentInfo:
@@ -57,6 +61,8 @@ def sealed_info(entry: SegmentEntry) -> SegmentInfo:
         sealed_at=entry.sealed_at,
         dense=entry.dense,
         name=entry.name(),
+        codec=None if entry.stored is None else entry.codec,
+        plain_bytes=entry.bytes or 0,
     )
 
 
@@ -74,6 +80,8 @@ def active_info(entry: SegmentEntry, reader: SegmentReader, tally: Tally) -> Seg
         sealed_at=None,
         dense=entry.dense,
         name=entry.name(),
+        codec=None,
+        plain_bytes=reader.size,
     )
 
 

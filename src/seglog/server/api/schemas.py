@@ -88,6 +88,7 @@ SEGMENT = object_of(
             created=INTEGER,
             dense=BOOLEAN,
             name=STRING,
+            codec=or_null(STRING),
         ),
         "file": COUNT,
         "garbage": or_null(NUMBER),
