@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.proofs import Tell
 
 CYCLES = 25
-RARE = ("truncate", "publish", "compact", "alter", "large_batch", "batch", "open", "beside")
+RARE = ("truncate", "publish", "compact", "compress", "alter", "large_batch", "batch", "open", "beside")
 
 pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
 

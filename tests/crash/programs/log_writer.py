@@ -39,6 +39,7 @@ MIX = {
     "reopen": 2,
     "sync": 2,
     "pin": 2,
+    "compress": 3,
 }
 KEYED_MIX = MIX | {"compact": 3, "compact_beside": 6}
 
@@ -214,6 +215,12 @@ class Writer:
         self.begin("compact")
         assert self.log.compact(roll=True).damaged == ()
         self.did("compact")
+
+    def compress(self) -> None:
+        self.end_compaction()
+        self.begin("compress")
+        assert self.log.compress(self.draw.choice(["lz4", "zstd", "none"])).damaged == ()
+        self.did("compress")
 
     def compact_beside(self) -> None:
         """Let a compaction run while the others go on; it is over when it is."""
