@@ -134,6 +134,7 @@ def kinds(disk: Disk) -> dict[int, str]:
         ("store", "roll"),
         ("store", "truncate across segments"),
         ("store", "compact"),
+        ("store", "compress"),
         ("store", "publish"),
         ("MANIFEST", "roll"),
         ("MANIFEST", "truncate within the active segment"),
@@ -142,6 +143,7 @@ def kinds(disk: Disk) -> dict[int, str]:
         ("", "roll"),
         ("", "truncate to nothing"),
         ("", "compact"),
+        ("", "compress"),
         ("", "publish"),
     ],
 )
