@@ -15,6 +15,7 @@ from seglog.errors import CompactionAborted, ConfigError, CorruptLog, CorruptRec
 from seglog.format import filename
 from seglog.format.index import MARK, decode_offsets, encode_offsets
 from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.log.compression import Compressor
 from seglog.log.opening import storage_at
 from seglog.log.repair.repair import repair_storage
 from seglog.segment import batches, stats
@@ -180,6 +181,22 @@ def test_the_way_back_writes_the_same_stores(path: Path) -> None:
         base: data[HEADER_BYTES:] for base, data in before.items()
     }
     assert not list(path.glob("*.blocks"))
+
+
+def test_the_way_back_goes_on_after_a_pass_that_died_at_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with made(path, "lz4") as log:
+        log.compress()
+        with monkeypatch.context() as patch:
+            patch.setattr(Compressor, "_forget_codecs", lambda self: None)
+            log.compress("none")
+        assert b"codec" in (path / filename.MANIFEST).read_bytes()
+    with seglog.open(path) as log:
+        assert log.compress().segments == 0
+        for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS):
+            assert b"codec" not in (path / name).read_bytes()
+        manifest = (path / filename.MANIFEST).read_bytes()
+        log.compress()
+        assert (path / filename.MANIFEST).read_bytes() == manifest
 
 
 def test_noise_stays_plain_and_is_not_tried_again(path: Path) -> None:

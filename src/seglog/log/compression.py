@@ -24,7 +24,7 @@ from seglog.log.staging import StagedSegment, compaction_batch, stage_directory
 from seglog.log.view import View
 from seglog.log.writer_state import OPEN, WriterState, change
 from seglog.record import checked_callable
-from seglog.segment.sealed import open_store
+from seglog.segment.sealed import open_store, read_whole
 from seglog.storage import Storage, Subdirectory
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Compressor:
                 raise CompactionAborted(f"the compression was stopped before its end: {done}") from None
             if changed is not None:
                 after.append((entry, changed))
-        if wanted == "none" and after:
+        if wanted == "none" and self._is_traced():
             self._forget_codecs()
         return CompressionReport(
             segments=len(due),
@@ -111,6 +111,11 @@ class Compressor:
         """Return the codec of the config, and the sealed segments, of one moment."""
         live = self._state.live
         return live.config.compression, live.catalog.current.segments[:-1]
+
+    def _is_traced(self) -> bool:
+        """Whether MANIFEST or MANIFEST.prev may name a codec; also true after a pass that died before it wrote them."""
+        known = [read_whole(self._storage, name) for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS)]
+        return any(trace in data for data in known for trace in (b'"codec":', b'"compression":'))
 
     @change
     def _forget_codecs(self) -> None:
