@@ -10,6 +10,8 @@ from seglog.archive.storage import ArchiveStorage
 from seglog.archive.urls import store_at
 from seglog.archive.verifying import check_sealed
 from seglog.segment.sealed import open_store
+from seglog.spark.read.local_logs import LocalSite
+from seglog.spark.read.options import Selection
 from seglog.testing.internals import state_of
 from tests.archive.test_reading import Counting
 
@@ -69,3 +71,18 @@ def test_a_damaged_compressed_segment_is_not_archived(place: str, tmp_path: Path
     store.write_bytes(data)
     with Archiver(tmp_path / "log", place, clock=clock) as archiver:
         assert "damaged" in next(iter(archiver.step().failed.values()))
+
+
+def test_spark_reads_the_ranges_of_compressed_segments(place: str, tmp_path: Path, clock: ManualClock) -> None:
+    with filled(tmp_path / "log", clock) as log, Archiver(tmp_path / "log", place, clock=clock) as archiver:
+        log.compress("zstd")
+        archiver.step()
+        expected = list(log.scan(2000, 6000))
+    for where in (str(tmp_path / "log"), place):
+        with LocalSite(where) as site:
+            (found,) = site.places(Selection())
+            (snapshot,) = site.look_at_all([found])
+            assert snapshot.next_offset == 9000
+            held = site.hold(found)
+            values = [value for batch, _ in held.batches(2000, 6000) for value in batch["value"].to_pylist()]
+            assert values == [one.value for one in expected]
