@@ -149,6 +149,11 @@ def test_a_newer_block_is_refused_and_a_sealed_store_is_never_written() -> None:
             change()
 
 
+def test_a_number_that_no_store_of_this_size_has_takes_no_memory() -> None:
+    forged = encode_block(b"x", 2**26 - 1, last=True, codec="lz4", salt=SALT, size_log=6)
+    assert len(find_blocks(file_of(HEADER + bytes(30) + forged), SALT).places) == 0
+
+
 def test_decompressed_blocks_take_bounded_memory() -> None:
     plain = HEADER + bytes(3 * HELD_BYTES)
     file = opened(stored(plain, size_log=16))

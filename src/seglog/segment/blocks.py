@@ -38,6 +38,7 @@ KEPT_BLOCKS = 4
 """Blocks of a read that is longer do not stay in memory: it is part of a scan."""
 
 _WINDOW = 1024 * 1024
+_NUMBERS = 1 << 16  # of blocks of 64 KiB in 4 GiB; a greater number counts only in a file that can hold so many
 
 
 class Layout(NamedTuple):
@@ -301,12 +302,13 @@ def _next_sound(
     size_log: of the store's blocks; None if it is not known yet.
     """
     stop = file.size()
+    most = max(_NUMBERS, stop // HEAD_BYTES)
     while position + HEAD_BYTES <= stop:
         window = file.pread(_WINDOW + MOST_BYTES + HEAD_BYTES, position)
         for start, head in possible_heads(window):
             if start >= _WINDOW:
                 break
-            if head.number < number or size_log not in (None, head.size_log):
+            if not number <= head.number <= most or size_log not in (None, head.size_log):
                 continue
             if sound_head(window[start : start + head.length], salt=salt, path=file.path) is not None:
                 return position + start, head
