@@ -271,7 +271,7 @@ def test_a_change_that_this_version_does_not_know_is_a_newer_versions() -> None:
     del values["check"]
     strange: list[dict[str, Any]] = [
         {"entries": [{**values["entries"][0], "colour": 7}]},
-        {"state": {**values["state"], "config": {**values["state"]["config"], "compression": "zstd"}}},
+        {"state": {**values["state"], "config": {**values["state"]["config"], "encryption": "aes"}}},
         {"state": {**values["state"], "retired": None}},
     ]
     for change in strange:

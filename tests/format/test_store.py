@@ -58,7 +58,7 @@ def test_zeros_are_no_header() -> None:
 
 
 @pytest.mark.parametrize(
-    "newer", [{"version": 2}, {"version": 65535}, {"flags": 1}, {"flags": 1 << 31}, {"length": 72}]
+    "newer", [{"version": 2}, {"version": 65535}, {"flags": 2}, {"flags": 1 << 31}, {"length": 72}]
 )
 def test_a_newer_format_is_told_from_damage(newer: dict[str, int]) -> None:
     with pytest.raises(FormatVersionError, match=r"x\.store.*nothing was changed"):

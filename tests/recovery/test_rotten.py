@@ -346,7 +346,7 @@ def test_11_a_manifest_of_a_later_version_is_refused_and_left_alone(scene: Any, 
     assert scene.snapshot() == before
 
 
-@pytest.mark.parametrize(("at", "value"), [(8, b"\x02\x00"), (12, b"\x01\x00\x00\x00")], ids=["version", "flags"])
+@pytest.mark.parametrize(("at", "value"), [(8, b"\x02\x00"), (12, b"\x02\x00\x00\x00")], ids=["version", "flags"])
 @pytest.mark.parametrize("number", [1, -1], ids=["sealed", "active"])
 def test_11_a_store_of_a_later_version_is_refused_and_is_not_corrupt(
     scene: Any, number: int, at: int, value: bytes

@@ -43,8 +43,8 @@ class SegmentInfo:
     sealed_at: int | None
     dense: bool
     name: str
-    codec: str | None
-    plain_bytes: int
+    codec: str | None = None
+    plain_bytes: int = 0
 
 
 def sealed_info(entry: SegmentEntry) -> SegmentInfo:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from seglog.cli.frame import Args, Command, argument, flag
@@ -159,7 +160,8 @@ def _expirable(log: Log) -> tuple[SegmentInfo, ...]:
 
     sealed = [segment for segment in log.segments if segment.sealed_at is not None]
     active_bytes = sum(segment.bytes for segment in log.segments) - sum(segment.bytes for segment in sealed)
-    entries = cast(Any, sealed)  # select_expired reads only sealed_at and bytes, which both types have
+    places = [SimpleNamespace(base_offset=0, sealed_at=one.sealed_at, disk_bytes=one.bytes) for one in sealed]
+    entries = cast(Any, places)  # select_expired reads nothing else
     return tuple(sealed[: select_expired(entries, active_bytes, log.config.retention, system_clock())])
 
 
