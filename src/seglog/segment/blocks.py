@@ -38,7 +38,7 @@ KEPT_BLOCKS = 4
 """Blocks of a read that is longer do not stay in memory: it is part of a scan."""
 
 _WINDOW = 1024 * 1024
-_NUMBERS = 1 << 16  # of blocks of 64 KiB in 4 GiB; a greater number counts only in a file that can hold so many
+_NUMBERS = 1 << 16  # of blocks of 64 KiB in 4 GiB; a greater number counts only in a file with space for its blocks
 
 
 class Layout(NamedTuple):
