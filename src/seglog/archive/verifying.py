@@ -66,5 +66,5 @@ def sealed_tail(
 
 def _check_header(store: File, entry: SegmentEntry) -> None:
     header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
-    if header is None or header.salt != entry.salt:
+    if header is None or header.salt != entry.salt or header.blocks != entry.compressed:
         raise CorruptRecord(store.path, None, 0, "the store's header is damaged, or this is another store")

@@ -80,6 +80,11 @@ class SegmentEntry:
         return self.sealed_at is not None
 
     @property
+    def compressed(self) -> bool:
+        """Whether the store has blocks."""
+        return self.stored is not None
+
+    @property
     def disk_bytes(self) -> int:
         """Bytes that the store takes on the disk; 0 while the segment is active."""
         return self.bytes or 0 if self.stored is None else self.stored

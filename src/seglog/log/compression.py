@@ -128,7 +128,7 @@ class Compressor:
 
         Raises CorruptRecord if it is damaged; it stays as it is then.
         """
-        if wanted == "none" and entry.stored is None:
+        if wanted == "none" and not entry.compressed:
             return self._install(entry, replace(entry, codec=None), None)
         batch = compaction_batch(own=True)
         directory = stage_directory(batch, self._clock())

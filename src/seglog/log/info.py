@@ -61,7 +61,7 @@ def sealed_info(entry: SegmentEntry) -> SegmentInfo:
         sealed_at=entry.sealed_at,
         dense=entry.dense,
         name=entry.name(),
-        codec=None if entry.stored is None else entry.codec,
+        codec=entry.codec if entry.compressed else None,
         plain_bytes=entry.bytes or 0,
     )
 

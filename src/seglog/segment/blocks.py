@@ -235,7 +235,7 @@ def plain_store(storage: Storage, entry: SegmentEntry, file: File) -> File:
 def _is_compressed(file: File, entry: SegmentEntry) -> bool:
     """Whether a store has blocks: by its header, or, if that is damaged, by its entry."""
     header = decode_header(file.pread(HEADER_BYTES, 0), file.path)
-    return entry.stored is not None if header is None else header.blocks
+    return entry.compressed if header is None else header.blocks
 
 
 class PositionedMemory:

@@ -122,7 +122,7 @@ def _without_other_forms(
     doubtful: Mapping[_Place, int], heads: Mapping[_Place, StoreHeader], known: Mapping[int, SegmentEntry]
 ) -> dict[_Place, int]:
     """Return the doubtful places without those of a known store that was compressed, or made plain again."""
-    forms = {(entry.base_offset, entry.salt): entry.stored is not None for entry in known.values()}
+    forms = {(entry.base_offset, entry.salt): entry.compressed for entry in known.values()}
     return {
         place: salt
         for place, salt in doubtful.items()

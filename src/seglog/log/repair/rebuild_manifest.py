@@ -310,7 +310,7 @@ def _arrange(found: list[_Candidate], lost: SegmentEntry | None) -> list[Segment
     if lost is not None:
         return [*live, lost]
     last = live[-1]
-    if last.stored is not None:  # it was sealed, so the active store after it is lost
+    if last.compressed:  # it was sealed, so the active store after it is lost
         file = max(candidate.entry.file for candidate in found) + 1
         end = last.next_offset or last.base_offset
         return [*live, SegmentEntry(base_offset=end, file=file, salt=0, created=last.created)]

@@ -57,7 +57,7 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
         check, size = SegmentCheck(storage, entry), sizes.get(entry.name(), 0)
         for position in check.run_on() if go_on else check.run():
             if progress is not None:
-                progress(done + (position if entry.stored is None else position * size // (entry.bytes or size)), total)
+                progress(done + (position * size // (entry.bytes or size) if entry.compressed else position), total)
         problems += check.problems
         gaps += check.gaps
         records += check.tally.records
@@ -209,6 +209,9 @@ class SegmentCheck:
             self._problem("header", "the store's header is damaged", position=0)
         elif header.salt != self.entry.salt:
             self._lose_rest("foreign", "this is not the file that the manifest names (its salt differs)")
+        elif header.blocks != self.entry.compressed:
+            form = "a compressed" if self.entry.compressed else "a plain"
+            self._problem("header", f"the manifest names {form} store, and this is the other form of it", position=0)
 
     def _check_blocks(self, store: BlockFile) -> Iterator[int]:
         """Compare every block with its check; what a damaged one has of records is found when they are read."""
