@@ -11,9 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import seglog
 from seglog import LogConfig, Retention
+from seglog.compaction import compress
+from seglog.config import Compression
 from seglog.errors import CorruptLog, CorruptRecord, OffsetCompacted, OffsetOutOfRange, SeglogError, StorageError
 from seglog.format import filename
 from seglog.format.store import HEADER_BYTES, decode_header
@@ -24,6 +27,9 @@ from seglog.testing.damage import Damage, Span
 
 SECOND = 1_000_000
 HOURS = 3600 * SECOND
+LONGER = b" and so on" * 15
+BLOCK_LOG = 8
+"""Compressed segments have blocks of 256 B, so that damage of one costs no more than two or three records."""
 DAMAGED = (CorruptRecord, CorruptLog, StorageError)
 WORDS = ("refused", "errors", "healed")
 """Possible outcomes of damage: opening for writing is refused; a call raises; only `verify` or the report shows it."""
@@ -39,6 +45,7 @@ class Shape(NamedTuple):
     cut: int = 2
     sparse_end: bool = False  # whether the active segment has gaps
     rolled: tuple[str, ...] = ()  # segments before the active one: MANIFEST gets a base with the first, then changes
+    compression: Compression = "none"  # of the first two, before the cut; values are long then, and blocks small
 
 
 @dataclass
@@ -82,7 +89,7 @@ class Subject:
         for entry in harm.manifest_of(self.files).segments:
             name = entry.name()
             ends = [span.stop for span in self.spans if span.file == name and span.offset < self.durable]
-            end = entry.bytes or max(ends, default=HEADER_BYTES)
+            end = (None if entry.compressed else entry.bytes) or max(ends, default=HEADER_BYTES)
             if after.get(name, b"")[:end] != self.files[name][:end]:
                 return True
         return False
@@ -93,17 +100,28 @@ def make(shape: Shape = Shape(), *, seed: int = 0) -> Subject:  # noqa: B008 - a
     now = [1_700_000_000 * SECOND + seed * HOURS]
     storage = MemoryStorage()
     retention = Retention(compact=True, unkeyed="keep", min_dirty_ratio=0.0)
-    config = LogConfig(segment_bytes=4096, segment_age=1, index_interval_bytes=64, retention=retention)
+    config = LogConfig(
+        segment_bytes=4096,
+        segment_age=1,
+        index_interval_bytes=64,
+        retention=retention,
+        compression=shape.compression,
+    )
+    more = b"" if shape.compression == "none" else LONGER
     log = seglog.open(storage, config, clock=lambda: now[0])
     older = []
     for words, compact in ((shape.compacted, True), (shape.dense, False)):
-        _append(log, words, seed)
+        _append(log, words, seed, more=more)
         older.append(harm.files_of(storage))
         now[0] += 2 * SECOND
         log.expire()
         if compact:
             log.compact()
     older.append(harm.files_of(storage))
+    if shape.compression != "none":
+        with patch.object(compress, "SIZE_LOG", BLOCK_LOG):
+            log.compress()
+        older.append(harm.files_of(storage))
     log.truncate(log.next_offset - shape.cut)
     older.append(harm.files_of(storage))
     for words in shape.rolled:
@@ -122,12 +140,15 @@ def make(shape: Shape = Shape(), *, seed: int = 0) -> Subject:  # noqa: B008 - a
     return Subject(files, records, durable, older, lambda: now[0], harm.spans_of(files))
 
 
-def _append(log: seglog.Log, words: str, seed: int, *, gap: int = 0) -> None:
-    """`a` is a record of key a, `.` one without; `a-` a tombstone; `a:` has headers. gap: offsets left out."""
+def _append(log: seglog.Log, words: str, seed: int, *, gap: int = 0, more: bytes = b"") -> None:
+    """`a` is a record of key a, `.` one without; `a-` a tombstone; `a:` has headers.
+
+    gap: offsets left out; more: added to each value.
+    """
     for word in words.split():
         offset = log.next_offset + gap
         key = word.rstrip("-:")
-        value = b"%s %d.%d" % (key.encode(), offset, seed)
+        value = b"%s %d.%d" % (key.encode(), offset, seed) + more
         headers = (("h", b"%d" % offset), ("none", None)) if ":" in word else ()
         record = Record(
             offset, 1000 + 10 * offset, None if key == "." else key.encode(), None if "-" in word else value, headers

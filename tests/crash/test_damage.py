@@ -39,6 +39,9 @@ SHAPES = (
     Shape(compacted="a b c a: b- c . d a", dense="e f- g: h", durable="i", unsynced="", cut=1),
     Shape(compacted="a a a b", dense="c d", durable="e: f- . g", unsynced="h i j", cut=0),
 )
+COMPRESSED = Shape(compacted="a b a c- b . c", dense="d e: f g- h", durable="i", unsynced="j", compression="zstd")
+BIT_STEPS = [pytest.param(7, marks=pytest.mark.proof), pytest.param(1, marks=pytest.mark.deep)]
+"""One bit in 7: a bit of every byte."""
 
 
 @contextmanager
@@ -193,6 +196,61 @@ def test_any_record_in_another_ones_place(subject: Subject, tell: Tell) -> None:
 def test_any_file_lost_exchanged_or_outdated(subject: Subject, tell: Tell) -> None:
     counts = sweep(subject, of_files(subject, make(seed=5)), repaired=10**9)
     tell("damage", what="whole files", file="all", **counts)
+
+
+@pytest.fixture(scope="module")
+def compressed() -> Subject:
+    """A log with two compressed segments of small blocks; the second is cut inside a block."""
+    made = make(COMPRESSED)
+    for entry in harm.manifest_of(made.files).segments[:2]:
+        assert entry.stored == len(made.files[entry.name()])
+        assert len({span.start for span in made.spans if span.file == entry.name()}) > 2, "several blocks"
+    return made
+
+
+def of_blocks(subject: Subject, kind: str) -> list[tuple[str, bytes]]:
+    """Return the stores or tables of the compressed segments."""
+    sealed = harm.manifest_of(subject.files).segments[:-1]
+    return [(entry.name(kind), subject.files[entry.name(kind)]) for entry in sealed]
+
+
+@pytest.mark.parametrize("step", BIT_STEPS)
+@pytest.mark.parametrize("kind", ["store", "blocks"])
+def test_any_flipped_bit_of_a_compressed_segment(compressed: Subject, kind: str, step: int, tell: Tell) -> None:
+    flipped = chain.from_iterable(harm.bits(name, data) for name, data in of_blocks(compressed, kind))
+    counts = sweep(compressed, islice(flipped, 0, None, step), wholly=WHOLLY)
+    tell("damage", what=f"flipped bits, one in {step}", file=f"compressed {kind}", **counts)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", ["store", "blocks"])
+def test_any_length_and_any_block_of_a_compressed_segment(compressed: Subject, kind: str, tell: Tell) -> None:
+    damages = [damage for name, data in of_blocks(compressed, kind) for damage in of_one_file(name, data)]
+    tell("damage", what="lengths and blocks", file=f"compressed {kind}", **sweep(compressed, damages, wholly=WHOLLY))
+
+
+@pytest.mark.proof
+def test_any_block_in_another_ones_place(compressed: Subject, tell: Tell) -> None:
+    other = make(COMPRESSED, seed=5)
+    damages = [
+        *harm.rearranged(compressed.files, compressed.spans),
+        *harm.from_elsewhere(compressed.files, compressed.spans, other.files, other.spans),
+    ]
+    tell("damage", what="moved records", file="compressed store", **sweep(compressed, damages))
+
+
+@pytest.mark.proof
+def test_any_file_of_a_compressed_log_lost_exchanged_or_outdated(compressed: Subject, tell: Tell) -> None:
+    counts = sweep(compressed, of_files(compressed, make(COMPRESSED, seed=5)), repaired=10**9)
+    tell("damage", what="whole files", file="all of a compressed log", **counts)
+
+
+@pytest.mark.parametrize("kind", ["store", "blocks"])
+def test_some_damage_to_a_compressed_segment(compressed: Subject, kind: str) -> None:
+    """The same in the fast suite."""
+    for name, data in of_blocks(compressed, kind):
+        flipped = islice(harm.bits(name, data), 0, None, 97)
+        assert sweep(compressed, chain(flipped, islice(of_one_file(name, data), 0, None, 41)))["damages"] > 0
 
 
 @pytest.mark.parametrize("kind", ONE_FILE)

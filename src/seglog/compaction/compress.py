@@ -142,7 +142,7 @@ class Rewrite:
         while begin < start + len(plain):
             end = min(plain_start(number, SIZE_LOG) + plain_limit(number, SIZE_LOG), self._end)
             part = plain[begin - start : end - start]
-            yield encode_block(part, number, last=end == self._end, codec=codec, salt=salt)
+            yield encode_block(part, number, last=end == self._end, codec=codec, salt=salt, size_log=SIZE_LOG)
             begin, number = end, number + 1
 
     # --- reading back -------------------------------------------------------------------------------------------

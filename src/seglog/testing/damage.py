@@ -14,9 +14,11 @@ from typing import NamedTuple
 
 from seglog.errors import CorruptLog
 from seglog.format import filename
+from seglog.format.blocks import HEAD_BYTES
 from seglog.format.manifest import Manifest
 from seglog.format.manifest_changes import decode_file
 from seglog.format.store import HEADER_BYTES
+from seglog.segment.blocks import BlockFile, plain_store
 from seglog.segment.sealed import rules_of
 from seglog.segment.walk import StoreWalk
 from seglog.storage import MemoryStorage
@@ -43,7 +45,7 @@ class Damage(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The place of a whole record: start <= position < stop."""
+    """The place of a whole record: start <= position < stop. In a compressed store that is the place of its blocks."""
 
     file: str
     offset: int
@@ -83,11 +85,24 @@ def spans_of(files: Files) -> list[Span]:
     spans = []
     storage = storage_of(files)
     for entry in manifest_of(files).segments:
-        store = storage.open(entry.name())
+        store = plain_store(storage, entry, storage.open(entry.name()))
         end = entry.bytes or store.size()
         walk = StoreWalk(store, rules_of(entry), position=HEADER_BYTES, end=end, expected=entry.base_offset)
-        spans += [Span(entry.name(), one.offset, walk.position - length, walk.position) for one, _, length in walk]
+        for one, _, length in walk:
+            start, stop = walk.position - length, walk.position
+            if isinstance(store, BlockFile):
+                start, stop = _stored_range(store, start, stop)
+            spans.append(Span(entry.name(), one.offset, start, stop))
     return spans
+
+
+def _stored_range(store: BlockFile, start: int, stop: int) -> tuple[int, int]:
+    """Return where the blocks of a sound store are that hold start..stop of the plain one."""
+    layout = store.layout
+    first, last = (layout.places[position >> layout.size_log] for position in (start, stop - 1))
+    assert first is not None
+    assert last is not None
+    return first.position, last.position + HEAD_BYTES + last.stored_len
 
 
 def manifest_of(files: Files) -> Manifest:
