@@ -34,12 +34,13 @@ WHOLLY = 4
 OPENED = {"MANIFEST": 11, "MANIFEST.prev": 31}
 """Every damage to the structure is judged where it is read; one in so many is examined with the log."""
 ONE_FILE = ("store", "index", "offsets", "times", *OPENED)
+COMPRESSED = Shape(compacted="a b a c- b . c", dense="d e: f g- h", durable="i", unsynced="j", compression="zstd")
 SHAPES = (
     Shape(),
     Shape(compacted="a b c a: b- c . d a", dense="e f- g: h", durable="i", unsynced="", cut=1),
     Shape(compacted="a a a b", dense="c d", durable="e: f- . g", unsynced="h i j", cut=0),
+    COMPRESSED,
 )
-COMPRESSED = Shape(compacted="a b a c- b . c", dense="d e: f g- h", durable="i", unsynced="j", compression="zstd")
 BIT_STEPS = [pytest.param(7, marks=pytest.mark.proof), pytest.param(1, marks=pytest.mark.deep)]
 """One bit in 7: a bit of every byte."""
 
@@ -262,7 +263,7 @@ def test_a_bit_here_and_there(subject: Subject, kind: str) -> None:
 
 def test_a_repair_of_zeros_in_a_store_costs_no_record_beside_them() -> None:
     """A head of zeros is an unfinished write only after the extent in the index (found by a long proof, seed 1004)."""
-    subject = make(SHAPES[1004 % len(SHAPES)], seed=1004)
+    subject = make(SHAPES[2], seed=1004)
     damages = [
         damage
         for name, data in of_kind(subject.files, "store")
