@@ -10,11 +10,11 @@ class Problem:
     """One damage.
 
     Attributes:
-        kind: "manifest"; "missing" (a store); "foreign" (another file in place of a store); "short"; "header";
-            "record"; "other log" (the directory holds stores of another log); "figures" (the manifest's figures do not
-            match the records); "index" (a lookup: derived, no data is lost); or "refused" (the system cannot read it,
-            so
-            whether it is damaged is unknown).
+        kind: "manifest"; "missing" (a store); "foreign" (another file in place of a store); "short"; "header"
+            (damaged, or of a plain store in place of a compressed one, or the reverse); "block" (of a compressed
+            store); "record"; "other log" (the directory holds stores of another log); "figures" (the manifest's
+            figures do not match the records); "index" (a lookup: derived, no data is lost); or "refused" (the system
+            cannot read it, so whether it is damaged is unknown).
         path: The file or directory.
         detail: Description as text.
         offset: Offset of the first record concerned.
