@@ -34,7 +34,9 @@ WHOLLY = 4
 OPENED = {"MANIFEST": 11, "MANIFEST.prev": 31}
 """Every damage to the structure is judged where it is read; one in so many is examined with the log."""
 ONE_FILE = ("store", "index", "offsets", "times", *OPENED)
-COMPRESSED = Shape(compacted="a b a c- b . c", dense="d e: f g- h", durable="i", unsynced="j", compression="zstd")
+COMPRESSED = Shape(
+    compacted="a b a c- b . c", dense="d e: f g- h", durable="i", unsynced="j", cut=1, compression="zstd"
+)
 SHAPES = (
     Shape(),
     Shape(compacted="a b c a: b- c . d a", dense="e f- g: h", durable="i", unsynced="", cut=1),
