@@ -233,7 +233,7 @@ def test_any_length_and_any_block_of_a_compressed_segment(compressed: Subject, k
 
 
 @pytest.mark.proof
-def test_any_block_in_another_ones_place(compressed: Subject, tell: Tell) -> None:
+def test_any_block_of_a_compressed_segment_in_another_ones_place(compressed: Subject, tell: Tell) -> None:
     other = make(COMPRESSED, seed=5)
     damages = [
         *harm.rearranged(compressed.files, compressed.spans),
