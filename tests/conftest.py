@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from seglog.config import Compression
+
 settings.register_profile("seglog", deadline=None)  # timings are not tests: a busy machine is no fault of an example
 settings.load_profile("seglog")
 
@@ -81,12 +83,22 @@ class Shop:
         self.clock = clock
 
     def open(
-        self, *, segment_bytes: int = 4096, segment_age: float | None = 1, compact: bool = True, **retention: Any
+        self,
+        *,
+        segment_bytes: int = 4096,
+        segment_age: float | None = 1,
+        compression: Compression = "none",
+        compact: bool = True,
+        **retention: Any,
     ) -> seglog.Log:
         """Open the log; a segment that holds records rolls where the text of `put` has a bar."""
         kept = Retention(compact=compact, **retention)
         config = LogConfig(
-            segment_bytes=segment_bytes, segment_age=segment_age, index_interval_bytes=64, retention=kept
+            segment_bytes=segment_bytes,
+            segment_age=segment_age,
+            index_interval_bytes=64,
+            retention=kept,
+            compression=compression,
         )
         return seglog.open(self.place, config, clock=self.clock)
 

@@ -246,7 +246,7 @@ class LogConfig(_Fields):
         initial_offset: First offset of a new log.
         open_segments_max: Number of sealed segments kept open.
         retention: Which records are deleted.
-        compression: Codec of the sealed segments: "lz4", "zstd" or "none". `Log.compress` applies it.
+        compression: Codec of the sealed segments: "lz4", "zstd" or "none". `Log.compress` or a `Cleaner` applies it.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.

@@ -312,6 +312,45 @@ def test_a_pass_that_is_stopped_leaves_whole_segments_in_either_form(path: Path)
             log.compress("brotli")  # type: ignore[arg-type] # on purpose
 
 
+def test_a_pass_may_be_limited_to_the_oldest_segments(path: Path) -> None:
+    with made(path, "zstd") as log:
+        before, sizes = everything(log), [entry.bytes for entry in entries(log)]
+        assert log.standing().to_compress == sum(sizes)
+        assert log.compress(max_bytes=1).segments == 1
+        assert [entry.codec for entry in entries(log)] == ["zstd", *[None] * (len(sizes) - 1)]
+        assert log.standing().to_compress == sum(sizes[1:])
+        assert log.compress(max_bytes=sizes[1] + 1).rewritten == 2
+        assert log.standing().to_compress == sum(sizes[3:])
+        assert log.compress(max_bytes=2**40).segments == len(sizes) - 3
+        assert (log.standing().to_compress, log.compress(max_bytes=1).segments) == (0, 0)
+        assert everything(log) == before
+
+
+def test_the_way_back_in_parts_leaves_no_trace_either(path: Path) -> None:
+    with made(path, "lz4") as log:
+        log.compress()
+        log.alter_compression("none")
+        while log.standing().to_compress:
+            assert log.compress(max_bytes=1).rewritten == 1
+        for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS):
+            assert not {b"codec", b"stored", b"compression"} & set((path / name).read_bytes().split(b'"'))
+
+
+def test_another_codec_is_stored_and_taken_by_the_next_pass(place: Any) -> None:
+    with made(place, "none") as log:
+        assert log.standing().to_compress == 0
+        log.alter_compression("lz4")
+        assert log.standing().to_compress > 0
+        with pytest.raises(ConfigError, match="compression"):
+            log.alter_compression("brotli")  # type: ignore[arg-type] # on purpose
+    with seglog.open(place) as log:
+        assert log.config.compression == "lz4"
+        log.compress()
+        assert {entry.codec for entry in entries(log)} == {"lz4"}
+    with seglog.open(place, mode="r") as reader, pytest.raises(seglog.LogReadOnly):
+        reader.alter_compression("none")
+
+
 def test_retention_counts_what_is_on_the_disk(path: Path) -> None:
     with made(path, "zstd") as log:
         log.compress()
@@ -425,6 +464,24 @@ def test_a_damaged_source_stays_as_it_is(path: Path) -> None:
         assert [one.path for one in report.damaged] == [str(path / entry.name())]
         assert [one.codec for one in entries(log)].count(None) == 1
         assert len(readable(log, before)) == len(before) - 1
+
+
+def test_a_damaged_source_is_reported_again_and_read_again_only_when_it_has_changed(path: Path) -> None:
+    with made(path, "none") as log:
+        first, second = entries(log)[:2]
+    flip(path / first.name(), 100_000)
+    with seglog.open(path, LogConfig(compression="zstd")) as log:
+        assert len(log.compress(max_bytes=1).damaged) == 1
+        report = log.compress(max_bytes=1)
+        assert (len(report.damaged), report.segments, report.rewritten) == (1, 2, 1)
+        assert (report.bytes_before, entries(log)[1].codec) == (second.bytes, "zstd")
+        log.compress()
+        steps: list[int] = []
+        report = log.compress(progress=lambda done, total: steps.append(done))
+        assert (steps, report.segments, len(report.damaged)) == ([], 1, 1)
+        log.repair()
+        assert log.compress().damaged == ()
+        assert log.standing().to_compress == 0
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -10,7 +10,7 @@ import pytest
 
 import seglog
 from seglog.errors import InvalidArgument
-from seglog.topic.cleaning import Cleaner, Event
+from seglog.topic.cleaning import Cleaner, Event, log_cleaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +145,35 @@ def test_close_ends_a_compaction_under_way_at_once_and_the_log_is_as_it_was(flee
     assert watch.next().what == "stopped"
     assert (fleet.content("a"), log.segments) == ("a@0 b@1 a@2", segments)
     assert log.append(b"v", key=b"a") == 3  # the logs stay open
+
+
+def test_turns_of_compression_that_are_left_wait_for_no_interval(
+    fleet: Any, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_cleaning, "TURN_BYTES", 1)
+    log = fleet.log("a", ". . . . . . . . . . . . | " * 3, compact=False, compression="zstd")
+    with Cleaner(fleet.logs, clock=fleet.clock, interval=NEVER, on_event=watch).start():
+        assert [watch.next().what for _ in range(3)] == ["compressed"] * 3
+    assert [one.codec for one in log.segments] == ["zstd", "zstd", "zstd", None]
+
+
+def test_close_ends_a_compression_under_way_at_once_and_the_log_is_as_it_was(fleet: Any, watch: Watch) -> None:
+    log, under_way = fleet.log("a", ". . . . . . . . . . . . |", compact=False, compression="zstd"), threading.Event()
+    segments = log.segments
+
+    def logs() -> dict[str, seglog.Log]:
+        if any(state.pass_bytes for state in cleaner.state()):
+            under_way.set()
+        return {"a": log}
+
+    # A byte in a quarter of an hour: it never comes to its end.
+    cleaner = Cleaner(logs, interval=0.01, bytes_per_second=0.001, on_event=watch)
+    cleaner.start()
+    assert under_way.wait(DEADLINE_SECONDS)
+    cleaner.close()
+    assert watch.next().what == "stopped"
+    assert log.segments == segments
+    assert log.append(b"v") == 12  # the logs stay open
 
 
 def test_close_while_it_waits_ends_at_once(fleet: Any, watch: Watch) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from seglog.compaction.schedule import Reason, Standing
-from seglog.topic.cleaning.timing import Retry, Trouble, dirtiest, is_over, next_look
+from seglog.topic.cleaning.timing import Retry, Trouble, dirtiest, is_over, largest, next_look
 
 SECOND = 1_000_000
 
 
 def stands(ratio: float, due: Reason | None = "dirty") -> Standing:
-    return Standing(due=due, dirty_bytes=0, total_bytes=0, ratio=ratio, next_at=None, pinned=None, segments=())
+    return Standing(
+        due=due, dirty_bytes=0, total_bytes=0, ratio=ratio, next_at=None, pinned=None, segments=(), to_compress=0
+    )
 
 
 def test_the_wait_doubles_with_each_failure_up_to_its_limit() -> None:
@@ -58,3 +60,10 @@ def test_a_lag_and_tombstones_count_whatever_the_ratio(due: Reason) -> None:
 def test_where_nothing_is_due_none_has_its_turn() -> None:
     assert dirtiest({"a": stands(0.9, None)}) is None
     assert dirtiest({}) is None
+
+
+def test_the_log_with_most_bytes_to_compress_comes_first() -> None:
+    assert largest({"a": 10, "b": 30, "c": 20}) == "b"
+    assert largest({"b": 10, "a": 10}) == "a"
+    assert largest({"a": 0}) is None
+    assert largest({}) is None

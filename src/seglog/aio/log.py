@@ -201,8 +201,12 @@ class AsyncLog(AsyncReadableLog):
         """Change the retention durably; as Log.alter_retention."""
         await self._write(self.log.alter_retention, retention)
 
+    async def alter_compression(self, codec: Compression) -> None:
+        """Change LogConfig.compression durably; as Log.alter_compression."""
+        await self._write(self.log.alter_compression, codec)
+
     async def standing(self) -> Standing:
-        """Return the state of compaction by key; as Log.standing."""
+        """Return the state of compaction by key, and of compression; as Log.standing."""
         return await self._read(self.log.standing)
 
     async def compact(
@@ -247,6 +251,7 @@ class AsyncLog(AsyncReadableLog):
         self,
         codec: Compression | None = None,
         *,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
         bytes_per_second: float | None = None,
@@ -264,6 +269,7 @@ class AsyncLog(AsyncReadableLog):
             return await self._read(
                 self.log.compress,
                 codec,
+                max_bytes=max_bytes,
                 progress=progress,
                 abort=aborted if abort is None or callable(abort) else abort,
                 bytes_per_second=bytes_per_second,

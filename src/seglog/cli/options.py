@@ -80,7 +80,7 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "compression",
         str,
         "none|lz4|zstd",
-        "the codec that `seglog compress` stores sealed segments with; default none",
+        "the codec of sealed segments: a server applies it by itself, else `seglog compress` does; default none",
     ),
     (
         "--retention-bytes",

@@ -109,12 +109,12 @@ class Rewrite:
                 pieces: list[bytes] = ahead.take()
                 for call in islice(calls, 1):
                     ahead.launch(call)
+                self._pace.step(stop - start)
                 for piece in pieces:
                     self._note(piece, position)
                     store.pwrite(piece, position)
                     position += len(piece)
                     self._pace.move(len(piece))
-                self._pace.step(stop - start)
                 if position - synced >= SYNC_BYTES:
                     store.datasync()
                     synced = position

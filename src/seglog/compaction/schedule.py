@@ -30,6 +30,7 @@ from seglog.compaction.plan import (
 )
 from seglog.config import LogConfig
 from seglog.format.manifest import Manifest, SegmentEntry
+from seglog.format.store import HEADER_BYTES
 
 LEAST_GARBAGE = 0.25  # expected share from which a clean segment is considered
 SEEN_TO_DIE = 0.2  # fraction of the decay that every segment has if all keys are updated alike
@@ -68,7 +69,7 @@ class SegmentStanding:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """The state of a log's compaction by key.
+    """The state of a log's compaction by key, and of its compression.
 
     Attributes:
         due: Why it is due: "dirty" (ratio > min_dirty_ratio), "lag" (max_compaction_lag has passed), "tombstones" (some
@@ -79,6 +80,7 @@ class Standing:
         next_at: Time (us) at which time alone may make something due; None: never.
         pinned: Tombstones from this offset on stay for a registered follower; None without one.
         segments: The state of each segment.
+        to_compress: Bytes, before compression, of the sealed segments that `Log.compress` would store in another form.
     """
 
     due: Reason | None
@@ -88,6 +90,13 @@ class Standing:
     next_at: int | None
     pinned: int | None
     segments: tuple[SegmentStanding, ...]
+    to_compress: int
+
+
+def to_compress(segments: Iterable[SegmentEntry], config: LogConfig) -> list[SegmentEntry]:
+    """Return the sealed segments that are not stored with the config's codec, the oldest first."""
+    codec = None if config.compression == "none" else config.compression
+    return [one for one in segments if one.sealed and one.codec != codec and (one.bytes or 0) > HEADER_BYTES]
 
 
 def least_pin(pins: Mapping[str, int]) -> int:
@@ -118,6 +127,7 @@ def standing(
         next_at=_next_at(manifest, sources, now, active_records) if keyed else None,
         pinned=None if pinned == NEVER else pinned,
         segments=_segments(manifest, sources, active_bytes),
+        to_compress=sum(one.bytes or 0 for one in to_compress(manifest.segments, config)),
     )
 
 

@@ -10,20 +10,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING
 
 from seglog.clock import Clock
 from seglog.compaction.rate_limit import Pace
-from seglog.errors import CompactionAborted, CorruptRecord
+from seglog.compaction.schedule import to_compress
+from seglog.errors import CompactionAborted, CorruptRecord, StorageError
 from seglog.format import filename
-from seglog.format.manifest import Manifest, SegmentEntry, Segments
-from seglog.format.store import HEADER_BYTES
+from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.compaction import checked_rate, remove_stage
 from seglog.log.info import CompressionReport
 from seglog.log.staging import StagedSegment, compaction_batch, stage_directory
 from seglog.log.view import View
 from seglog.log.writer_state import OPEN, WriterState, change
-from seglog.record import checked_callable
+from seglog.record import checked_callable, checked_offset
 from seglog.segment.sealed import open_store, read_whole
 from seglog.storage import Storage, Subdirectory
 
@@ -42,57 +43,75 @@ class Compressor:
         self._storage = storage
         self._clock = clock
         self._running = running
+        self._damaged: dict[int, tuple[SegmentEntry, CorruptRecord]] = {}  # by file number; not read again
 
     def compress(
         self,
         codec: Compression | None,
         *,
+        max_bytes: int | None,
         progress: Progress | None,
         abort: Callable[[], bool] | None,
         bytes_per_second: float | None,
     ) -> CompressionReport:
         """Store every sealed segment as the config requires; see Log.compress."""
         checked_rate(bytes_per_second)
+        if max_bytes is not None:
+            max_bytes = checked_offset(max_bytes, "max_bytes")
         checked_callable(progress, "progress")
         checked_callable(abort, "abort")
         if not self._running.acquire(blocking=False):
             raise CompactionAborted("a compaction or compression of this log is running; wait for its end")
         try:
             if codec is not None:
-                self._alter(codec)
-            return self._run(progress, abort, bytes_per_second)
+                self.alter(codec)
+            return self._run(max_bytes, progress, abort, bytes_per_second)
         finally:
             self._running.release()
 
+    @change
+    def alter(self, codec: Compression) -> None:
+        """Store the codec in the config; see Log.alter_compression."""
+        live = self._state.live
+        config = replace(live.config, compression=codec)  # validates it
+        if config != live.config:
+            live.configure(config)
+
     def _run(
-        self, progress: Progress | None, abort: Callable[[], bool] | None, bytes_per_second: float | None
+        self,
+        max_bytes: int | None,
+        progress: Progress | None,
+        abort: Callable[[], bool] | None,
+        bytes_per_second: float | None,
     ) -> CompressionReport:
         def stopped() -> bool:
-            if self._state.phase is not OPEN:
-                raise self._state.refusal()
+            self._refuse_if_gone()
             return abort is not None and abort()
 
-        wanted, sealed = self._sealed()  # chosen without the mutex: there may be 100,000 segments
-        due = [one for one in sealed if (one.codec or "none") != wanted and (one.bytes or 0) > HEADER_BYTES]
+        manifest = self._manifest()
+        wanted, found = manifest.config.compression, to_compress(manifest.segments, manifest.config)
+        sound = self._sound(found)
+        due = _first(sound, max_bytes)
         total = READS * sum(entry.bytes or 0 for entry in due)
         pace = Pace(total, progress=progress, abort=stopped, bytes_per_second=bytes_per_second)
         after: list[tuple[SegmentEntry, SegmentEntry]] = []
-        damaged: list[CorruptRecord] = []
         for entry in due:
             try:
                 changed = self._rewrite(entry, wanted, pace)
             except CorruptRecord as error:
-                damaged.append(error)
+                # without its traceback, which holds a view: that would keep replaced files
+                self._damaged[entry.file] = (entry, error.with_traceback(None))
                 continue
             except CompactionAborted:
                 done = f"{len(after)} of {len(due)} segments are stored with {wanted}, the others as before"
                 raise CompactionAborted(f"the compression was stopped before its end: {done}") from None
             if changed is not None:
                 after.append((entry, changed))
-        if wanted == "none" and self._is_traced():
+        damaged = [error for _, error in self._damaged.values()]
+        if wanted == "none" and not damaged and len(due) == len(sound) and self._is_traced():
             self._forget_codecs()
         return CompressionReport(
-            segments=len(due),
+            segments=len(due) + len(found) - len(sound),
             rewritten=sum(old.file != new.file for old, new in after),
             bytes_before=sum(old.disk_bytes for old, _ in after),
             bytes_after=sum(new.disk_bytes for _, new in after),
@@ -100,17 +119,15 @@ class Compressor:
         )
 
     @change
-    def _alter(self, codec: Compression) -> None:
-        """Store the codec in the config."""
-        live = self._state.live
-        if codec != live.config.compression:
-            live.configure(replace(live.config, compression=codec))
+    def _manifest(self) -> Manifest:
+        """Return the present manifest. Segments are chosen without the mutex: there may be 100,000."""
+        return self._state.live.catalog.current
 
-    @change
-    def _sealed(self) -> tuple[Compression, Segments]:
-        """Return the codec of the config, and the sealed segments, of one moment."""
-        live = self._state.live
-        return live.config.compression, live.catalog.current.segments[:-1]
+    def _sound(self, found: list[SegmentEntry]) -> list[SegmentEntry]:
+        """Return the segments without known damage, and forget the damage of segments that are not among them."""
+        known = self._damaged
+        self._damaged = {one.file: known[one.file] for one in found if one.file in known and known[one.file][0] == one}
+        return [entry for entry in found if entry.file not in self._damaged]
 
     def _is_traced(self) -> bool:
         """Whether MANIFEST or MANIFEST.prev may name a codec; also true after a pass that died before it wrote them."""
@@ -142,8 +159,16 @@ class Compressor:
             if staged is None:  # it would not be smaller: its codec alone, so that it is not tried again
                 return self._install(entry, replace(entry, codec=wanted), None)
             return self._install(entry, staged, StagedSegment(directory=directory, entry=staged))
+        except (StorageError, CorruptRecord) as error:
+            self._refuse_if_gone()  # raises the cause, if the log was closed or removed meanwhile
+            raise error
         finally:
             remove_stage(self._state, self._storage, batch)
+
+    def _refuse_if_gone(self) -> None:
+        """Raise if the log was closed or removed."""
+        if self._state.phase is not OPEN:
+            raise self._state.refusal()
 
     @change
     def _begin(self, entry: SegmentEntry, output: Subdirectory) -> View | None:
@@ -191,3 +216,12 @@ class Compressor:
             joining, retire = [(staged, new)], [entry]
         live.swap(segments.spliced(number, 1, [new])[:-1], joining, retire=retire)
         return new
+
+
+def _first(due: list[SegmentEntry], max_bytes: int | None) -> list[SegmentEntry]:
+    """Return the first segments: one, and further ones while those before them have fewer bytes than max_bytes."""
+    if max_bytes is None:
+        return due
+    ends = accumulate(entry.bytes or 0 for entry in due)
+    before = chain([0], ends)  # bytes of the segments before each
+    return [entry for entry, size in zip(due, before, strict=False) if size == 0 or size < max_bytes]

@@ -265,6 +265,7 @@ class LogFollower(Log):
     expire = _rejected("expire")
     delete_before = _rejected("delete_before")
     alter_retention = _rejected("alter_retention")
+    alter_compression = _rejected("alter_compression")
     compact = _rejected("compact")
     plan_compaction = _rejected("plan_compaction")
     finish_compaction = _rejected("finish_compaction")

@@ -130,7 +130,7 @@ class CompressionReport:
     """The result of a pass that compresses the sealed segments of a log.
 
     Attributes:
-        segments: Segments that were not stored as the config requires.
+        segments: Segments that were not stored as the config requires; of a pass with `max_bytes` those of that pass.
         rewritten: Segments that were written again; the others would not have become an eighth smaller.
         bytes_before: Bytes on the disk before the pass of the stores that are as the config requires now.
         bytes_after: Bytes of the same stores after it.

@@ -264,8 +264,23 @@ class Log(FollowedLog):
             StorageError: If it cannot be stored; the old retention remains.
         """
 
+    @abstractmethod
+    def alter_compression(self, codec: Compression) -> None:
+        """Change LogConfig.compression durably, also for later openings.
+
+        The next `compress`, or a `Cleaner`, stores segments in the new form. A running `compress` ends with the codec
+        that it began with.
+
+        Args:
+            codec: "lz4", "zstd" or "none".
+
+        Raises:
+            ConfigError: If there is no such codec.
+            StorageError: If it cannot be stored; the old codec remains.
+        """
+
     def standing(self) -> Standing:
-        """Return the state of compaction by key: what is dirty, what is due and why, by segment."""
+        """Return the state of compaction by key (what is dirty, what is due and why, by segment) and of compression."""
         from seglog.compaction.schedule import standing  # noqa: PLC0415 - an operator's call
 
         view, stored = self._own_view(), self.table_offset
@@ -341,6 +356,7 @@ class Log(FollowedLog):
         self,
         codec: Compression | None = None,
         *,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
         bytes_per_second: float | None = None,
@@ -348,12 +364,14 @@ class Log(FollowedLog):
         """Store the sealed segments as LogConfig.compression requires: compressed by blocks, or plain again.
 
         Records and offsets stay the same. Appends and readers continue meanwhile. A segment with a damaged record stays
-        unchanged, and the report names it. One segment is replaced at a time, so after an error those before it are
-        stored in the new form, the others as before. Versions of seglog that cannot read compressed segments refuse to
-        open the log from then on.
+        unchanged, and the report names it; it is not read again before it changes or the log is opened again. One
+        segment is replaced at a time, the oldest first, so after an error those before it are stored in the new form,
+        the others as before. Versions of seglog that cannot read compressed segments refuse to open the log from then
+        on.
 
         Args:
             codec: Changes LogConfig.compression first, durably; None: it stays.
+            max_bytes: Begin with no further segment once this many bytes, before compression, were stored; None: all.
             progress: Called with (bytes done, bytes in total).
             abort: Called often; if it returns True the pass ends with CompactionAborted.
             bytes_per_second: Limit for reading and writing together.

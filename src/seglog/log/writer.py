@@ -468,12 +468,19 @@ class LogWriter(Log):
         self,
         codec: Compression | None = None,
         *,
+        max_bytes: int | None = None,
         progress: Progress | None = None,
         abort: Callable[[], bool] | None = None,
         bytes_per_second: float | None = None,
     ) -> CompressionReport:
         """Store the sealed segments as the config requires; see Log.compress."""
-        return self._compressor.compress(codec, progress=progress, abort=abort, bytes_per_second=bytes_per_second)
+        return self._compressor.compress(
+            codec, max_bytes=max_bytes, progress=progress, abort=abort, bytes_per_second=bytes_per_second
+        )
+
+    def alter_compression(self, codec: Compression) -> None:
+        """Change the codec of the config; see Log.alter_compression."""
+        self._compressor.alter(codec)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

@@ -133,7 +133,11 @@ class StateMetrics(Collector):
             "seglog_housekeeping_failures", "Failures of housekeeping in a row.", labels=["log"]
         )
         dirty = GaugeMetricFamily("seglog_dirty_ratio", "Share of bytes never compacted.", labels=["log"])
+        waiting = GaugeMetricFamily(
+            "seglog_to_compress_bytes", "Bytes of sealed segments that wait for compression.", labels=["log"]
+        )
         for state in self._services.cleaner.state():
             failures.add_metric([state.name], state.failures)
             dirty.add_metric([state.name], state.ratio)
-        yield from (failures, dirty)
+            waiting.add_metric([state.name], state.to_compress)
+        yield from (failures, dirty, waiting)

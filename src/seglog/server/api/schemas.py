@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from seglog.log.info import CompactionReport, SegmentInfo
+from seglog.log.info import CompactionReport, CompressionReport, SegmentInfo
 from seglog.server.api.models import NAME
 from seglog.topic.cleaning.state import LogState
 
@@ -78,6 +78,7 @@ TOPIC_WITH_PARTITIONS: Mapping[str, Schema] = {
     "partition_states": list_of(object_of({"partition": COUNT, **STATE, "segments": COUNT})),
 }
 REPORT = object_of(fields_of(CompactionReport, damaged=list_of(STRING)))
+COMPRESSION = object_of(fields_of(CompressionReport, damaged=list_of(STRING)))
 SEGMENT = object_of(
     {
         **fields_of(
@@ -102,6 +103,7 @@ STANDING = object_of(
         "ratio": NUMBER,
         "next_at": or_null(INTEGER),
         "pinned": or_null(COUNT),
+        "to_compress": COUNT,
     }
 )
 CLEANER = object_of(
@@ -118,6 +120,8 @@ CLEANER = object_of(
         report=or_null(REPORT),
         compacted_at=or_null(INTEGER),
         damaged=list_of(STRING),
+        compression=or_null(COMPRESSION),
+        compressed_at=or_null(INTEGER),
     )
 )
 PARTITION: Mapping[str, Schema] = {

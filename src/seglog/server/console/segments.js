@@ -10,7 +10,7 @@ import { h } from "./dom.js";
 import { button, groupTone, refusal, since, size } from "./parts.js";
 import { address, go, note } from "./route.js";
 import { PARTITIONS_SHOWN, partitionsShown, state } from "./store.js";
-import { ago, count, exact, percent, plural } from "./units.js";
+import { ago, bytes, count, exact, percent, plural } from "./units.js";
 
 /** Called where one leaves. */
 export const leave = unlook;
@@ -136,13 +136,15 @@ function cleanerState({ compaction, cleaner }) {
   }
   if (compaction?.due) words.push(h("span", { class: "behind" }, `due: ${compaction.due}`));
   if (cleaner?.compacted_at) words.push(h("span", null, "compacted ", since(cleaner.compacted_at)));
+  if (compaction?.to_compress) words.push(h("span", { class: "behind" }, `${bytes(compaction.to_compress)} to compress`));
+  if (cleaner?.compressed_at) words.push(h("span", null, "compressed ", since(cleaner.compressed_at)));
   if (cleaner?.expired) words.push(h("span", null, `${plural(cleaner.expired, "segment")} expired`));
   return h("p", { class: "cleaner" }, words, cleaner?.error && h("span", { class: "bad" }, cleaner.error));
 }
 
 function doing(cleaner) {
-  if (cleaner.doing !== "compacting" || !cleaner.pass_bytes) return `cleaner ${cleaner.doing}`;
-  return `cleaner compacting, ${percent(cleaner.done_bytes / cleaner.pass_bytes)}`;
+  if (!cleaner.pass_bytes) return `cleaner ${cleaner.doing}`;
+  return `cleaner ${cleaner.doing}, ${percent(cleaner.done_bytes / cleaner.pass_bytes)}`;
 }
 
 function standings(topic, number, detail) {

@@ -1,16 +1,20 @@
 """The cleaner: maintains many logs with one thread, and reports what it does.
 
 A round looks at every log (deletes what retention no longer keeps, finds what is due), then compacts the due logs, the
-dirtiest first, each once. The thread starts a round when the interval has passed, or earlier if a log's figures say
-that time alone makes something due: a quiet log rolls, a tombstone reaches its age.
+dirtiest first, each once, then compresses sealed segments of the logs with a codec, the log with most bytes to
+compress first, each for one turn (`log_cleaning.TURN_BYTES`). The thread starts a round when the interval has passed,
+or earlier if a log's figures say that time alone makes something due: a quiet log rolls, a tombstone reaches its age;
+and at once while turns of compression are left.
 
-One compaction runs at a time: two would share the same disk, and the rate applies to all of them. So a log that becomes
-due waits for the running one. Expiry does not wait: whenever a compaction checks whether to stop (with every window it
-reads, or 20 times a second while it limits its rate), the cleaner looks at the other logs whose time has come. The log
-being compacted is looked at after its own pass, as expiring its segments would make the pass useless.
+One pass runs at a time: two would share the same disk, and the rate applies to all of them. So a log that becomes due
+waits for the running one; a compaction comes before the next turn of compression, which would only be undone by it.
+Expiry does not wait: whenever a pass checks whether to stop (with every window it reads, or 20 times a second while it
+limits its rate), the cleaner looks at the other logs whose time has come. The log at work is looked at after its own
+pass, as expiring its segments would make a compaction useless.
 
-`timing` (pure) decides which log is next and when; `care` handles one log and its errors. Nothing durable is kept here:
-the logs' manifests record what was compacted, so a new cleaner continues where the last one ended.
+`timing` (pure) decides which log is next and when; `log_cleaning` handles one log and its errors. Nothing durable is
+kept here: the logs' manifests record what was compacted and compressed, so a new cleaner continues where the last one
+ended.
 """
 
 from __future__ import annotations
@@ -26,11 +30,11 @@ from seglog.clock import Clock, system_clock
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.forks import Inheritable
 from seglog.log.log import Log
-from seglog.topic.cleaning.log_cleaning import Care
+from seglog.topic.cleaning.log_cleaning import Care, Work
 from seglog.topic.cleaning.reporting import Teller
 from seglog.topic.cleaning.roster import Roster
 from seglog.topic.cleaning.state import Event, LogState, words
-from seglog.topic.cleaning.timing import MICROSECONDS, Retry, dirtiest, is_over
+from seglog.topic.cleaning.timing import MICROSECONDS, Retry, dirtiest, is_over, largest
 from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
 
@@ -41,7 +45,7 @@ OVERLAID = frozenset({"idle", "waiting", "retrying"})  # shown as paused while e
 
 
 class Cleaner(Inheritable, Uncopied):
-    """Retention and compaction of many logs that this process writes. A context manager, thread-safe.
+    """Retention, compaction and compression of many logs that this process writes. A context manager, thread-safe.
 
     `start` runs a thread until `close`; without it `run_once` does one round in the calling thread.
     """
@@ -63,7 +67,7 @@ class Cleaner(Inheritable, Uncopied):
             logs: name -> log open for writing, or a function that returns such a mapping; called often, as logs may
                 change.
             interval: The most seconds between two looks at a log.
-            bytes_per_second: For reading and writing of all compactions together; None: no limit.
+            bytes_per_second: For reading and writing of all compactions and compressions together; None: no limit.
             clock: The clock of the logs.
             retry_first, retry_most: Seconds to wait after a failure, doubled with each consecutive one.
             on_event: Called with every event, by the thread that caused it; it may use the cleaner except `run_once`.
@@ -99,7 +103,7 @@ class Cleaner(Inheritable, Uncopied):
 
     @property
     def bytes_per_second(self) -> float | None:
-        """The rate of reading and writing of all compactions, None: no limit. A new value applies from the next on."""
+        """The rate of reading and writing of all passes, None: no limit. A new value applies from the next on."""
         return self._bytes_per_second
 
     @bytes_per_second.setter
@@ -125,7 +129,8 @@ class Cleaner(Inheritable, Uncopied):
         return self
 
     def close(self) -> None:
-        """Stop immediately; the logs stay open. A running compaction stops and leaves its log unchanged.
+        """Stop immediately; the logs stay open. A running pass ends: a compaction leaves its log unchanged, a
+        compression the segments that it has not finished.
 
         Returns when the thread has ended. A second call does nothing.
         """
@@ -143,7 +148,7 @@ class Cleaner(Inheritable, Uncopied):
             self._changed.notify_all()
 
     def pause(self) -> None:
-        """Start nothing more until `resume`; a running compaction stops and leaves its log unchanged."""
+        """Start nothing more until `resume`; a running compaction or compression stops as in `close`."""
         with self._changed:
             self._paused = True
 
@@ -196,33 +201,40 @@ class Cleaner(Inheritable, Uncopied):
             self._tell.events = []
             self._woken = False
             self._look(lambda _care: True)
-            tried: set[str] = set()
-            while not self._stopping and (care := self._next(tried)) is not None:
-                tried.add(care.name)
-                self._compact(care)
+            done: set[tuple[Work, str]] = set()
+            while not self._stopping and (turn := self._next(done)) is not None:
+                done.add(turn)
+                self._do(*turn)
             self._plan_look()
             now = self._clock()
             self._woken |= any(care.is_due_again(now) for care in self._roster.cares())
             return tuple(self._tell.events)
 
-    def _next(self, tried: set[str]) -> Care | None:
-        """Return the log to compact next; one already compacted in this round waits for the next."""
-        now = self._clock()
-        due = {care.name: care.due(now) for care in self._roster.cares() if care.name not in tried}
-        name = dirtiest({name: standing for name, standing in due.items() if standing is not None})
-        return None if name is None else self._roster.get(name)
+    def _next(self, done: set[tuple[Work, str]]) -> tuple[Work, str] | None:
+        """Return what to do next, and with which log; what was done in this round waits for the next."""
+        now, cares = self._clock(), self._roster.cares()
+        due = {care.name: care.due(now) for care in cares if ("compaction", care.name) not in done}
+        dirty = dirtiest({name: standing for name, standing in due.items() if standing is not None})
+        if dirty is not None:
+            return "compaction", dirty
+        large = largest({care.name: care.to_compress(now) for care in cares if ("compression", care.name) not in done})
+        return None if large is None else ("compression", large)
 
-    def _compact(self, care: Care) -> None:
+    def _do(self, work: Work, name: str) -> None:
+        care = self._roster.get(name)
+        if care is None:  # closed just now
+            return
         self._plan_look(care)
 
         def abort() -> bool:
             self._look_beside(care)
             return self._stopping
 
-        care.compact(abort=abort, bytes_per_second=self._bytes_per_second)
+        do = care.compact if work == "compaction" else care.compress
+        do(abort=abort, bytes_per_second=self._bytes_per_second)
 
     def _look_beside(self, busy: Care) -> None:
-        """Look at the other logs whose time has come; of two threads of a compaction one does it."""
+        """Look at the other logs whose time has come; of two threads of a pass one does it."""
         if not (self._woken or is_over(*self._again, self._clock())) or not self._looking.acquire(blocking=False):
             return
         try:

@@ -6,16 +6,17 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from seglog.log.info import CompactionReport
+from seglog.log.info import CompactionReport, CompressionReport
 from seglog.topic.cleaning.timing import MICROSECONDS
 
-Doing = Literal["idle", "waiting", "expiring", "compacting", "retrying", "failed", "paused"]
-What = Literal["expired", "compacted", "stopped", "damaged", "failed", "refused", "forgotten"]
+Doing = Literal["idle", "waiting", "expiring", "compacting", "compressing", "retrying", "failed", "paused"]
+What = Literal["expired", "compacted", "compressed", "stopped", "damaged", "failed", "refused", "forgotten"]
 
 REASONS = {
     "dirty": "the share of bytes that were never compacted exceeds min_dirty_ratio",
     "lag": "records have waited for max_compaction_lag",
     "tombstones": "tombstones have reached their age",
+    "compression": "sealed segments are not stored with the log's codec",
 }
 
 
@@ -23,13 +24,14 @@ REASONS = {
 class LogState:
     """The state of one log in the cleaner. Times are us since the epoch, UTC.
 
-    doing: idle (nothing is due); waiting (due, other logs come first); expiring; compacting; retrying (waits after a
-    failure); failed (until it is opened again); paused.
-    due, dirty_bytes, total_bytes, ratio, next_at: as in Standing, at the last look (looked_at). done_bytes, pass_bytes:
-    progress of the running compaction, 0 without one.
+    doing: idle (nothing is due); waiting (due, other logs come first); expiring; compacting; compressing; retrying
+    (waits after a failure); failed (until it is opened again); paused.
+    due, dirty_bytes, total_bytes, ratio, next_at, to_compress: as in Standing, at the last look (looked_at); due is
+    "compression" if no compaction is due, and something is to be compressed. done_bytes, pass_bytes: progress of the
+    running compaction or compression, 0 without one.
     failures: consecutive; error: of the last one; next_try_at: the next attempt. report, compacted_at: of the last
-    compaction; damaged: the segments it had to skip. expired: segments deleted by retention since the cleaner knows the
-    log.
+    compaction; damaged: the segments it had to skip. compression, compressed_at: of the last turn of compression.
+    expired: segments deleted by retention since the cleaner knows the log.
     """
 
     name: str
@@ -48,27 +50,37 @@ class LogState:
     report: CompactionReport | None = None
     compacted_at: int | None = None
     damaged: tuple[str, ...] = ()
+    to_compress: int = 0
+    compression: CompressionReport | None = None
+    compressed_at: int | None = None
     expired: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**values, "report": None if self.report is None else _plain(self.report), "damaged": [*self.damaged]}
+        return {
+            **values,
+            "report": _plain(self.report),
+            "compression": _plain(self.compression),
+            "damaged": [*self.damaged],
+        }
 
 
-def _plain(report: CompactionReport) -> dict[str, Any]:
+def _plain(report: CompactionReport | CompressionReport | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
     values = {field.name: getattr(report, field.name) for field in fields(report)}
     return {**values, "damaged": [str(error) for error in report.damaged]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One action on a log, or its failure. at: us; text: a line for people; report: of a compaction.
+    """One action on a log, or its failure. at: us; text: a line for people; report, compression: of such a pass.
 
     name: the log, "" if it concerns the list of logs.
-    what: expired, compacted; damaged: compacted except segments that do not verify; stopped: a compaction ended early,
-    by the cleaner or because the log changed, which is not a failure; failed: retried later; refused: the log rejects
-    writes and is not maintained any more; forgotten: it was closed.
+    what: expired, compacted, compressed; damaged: compacted or compressed except segments that do not verify; stopped:
+    such a pass ended early, by the cleaner or because the log changed, which is not a failure; failed: retried later;
+    refused: the log rejects writes and is not maintained any more; forgotten: it was closed.
     """
 
     at: int
@@ -76,6 +88,7 @@ class Event:
     what: What
     text: str
     report: CompactionReport | None = None
+    compression: CompressionReport | None = None
 
 
 def words(state: LogState) -> str:
@@ -85,16 +98,21 @@ def words(state: LogState) -> str:
         return "The cleaner has not looked at the log yet."
     told = {
         "idle": "The cleaner has nothing to do here.",
-        "waiting": f"A compaction is due ({_reason(state)}); other logs come first.",
+        "waiting": f"A {_pass(state)} is due ({_reason(state)}); other logs come first.",
         "expiring": "The cleaner is checking retention now.",
         "compacting": f"A compaction is running ({_reason(state)}): {_share(state)}.",
+        "compressing": f"A compression is running: {_share(state)}.",
         "retrying": f"After {_times(state.failures)} the cleaner waits until {_time(state.next_try_at)}: {error}.",
         "failed": f"The cleaner ignores this log until it is opened again: {error}.",
-        "paused": "The cleaner is paused: nothing is compacted or expired until it is resumed.",
+        "paused": "The cleaner is paused: nothing is compacted, compressed or expired until it is resumed.",
     }[state.doing]
     if state.doing in ("idle", "waiting") and state.next_at is not None:
         told += f" Something becomes due by time at {_time(state.next_at)}."
     return told
+
+
+def _pass(state: LogState) -> str:
+    return "compression" if state.due == "compression" else "compaction"
 
 
 def _reason(state: LogState) -> str:

@@ -76,3 +76,9 @@ def dirtiest(standings: Mapping[str, Standing]) -> str | None:
     """
     due = [(-standing.ratio, name) for name, standing in standings.items() if standing.due is not None]
     return min(due)[1] if due else None
+
+
+def largest(to_compress: Mapping[str, int]) -> str | None:
+    """Return the name of the log to compress next: the one with most bytes that wait for it, None if none does."""
+    due = [(-size, name) for name, size in to_compress.items() if size]
+    return min(due)[1] if due else None
