@@ -67,6 +67,8 @@ def test_a_log_answers_every_call(run: Any, place: Any, tmp_path: Any) -> None:
             assert await log.backup(tmp_path / "copy")
             await log.alter_retention(Retention(age=60))
             assert log.config.retention.age == 60
+            await log.alter_compression("lz4")
+            assert log.config.compression == "lz4"
             assert await log.expire() == 0
             await log.truncate(203)
             assert await log.published("q") is None

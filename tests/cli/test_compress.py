@@ -46,6 +46,10 @@ def test_of_a_topic_every_partition_is_compressed(cli: Callable[..., Any], tmp_p
     shown = cli("compress", tmp_path / "shop/orders", "--codec", "lz4")
     assert [line[:12] for line in shown.lines] == [b"partition 0:", b"partition 1:"]
     assert len(list(tmp_path.rglob("*.blocks"))) > 2
+    cli("topics", "alter", tmp_path / "shop", "orders", "--partitions", "3")
+    with seglog.Broker(tmp_path / "shop") as broker:
+        topic = broker.topic("orders")
+        assert [topic.partition(number).config.compression for number in range(3)] == ["lz4"] * 3
     assert cli("verify", tmp_path / "shop").code == 0
 
 

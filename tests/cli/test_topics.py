@@ -57,6 +57,20 @@ def test_a_topic_is_created_listed_altered_and_deleted(cli, shop):
     assert cli("topics", "list", shop).text == "no topics\n"
 
 
+def test_a_topic_gets_another_codec(cli, shop):
+    cli("topics", "create", shop, "orders", "--partitions", "2")
+    altered = cli("topics", "alter", shop, "orders", "--compression", "zstd", "--partitions", "3")
+    assert altered.lines[0] == b"orders has 3 partitions"
+    assert "orders has the codec zstd; a server stores the segments with it" in altered.text
+    assert "keeps" not in altered.text
+    again = cli("topics", "alter", shop, "orders", "--compression", "zstd", "--retention-age", "7d", "--json")
+    assert (again.json["config"]["compression"], again.json["retention"]["age"]) == ("zstd", 7 * 86400)
+    with Broker(shop) as broker:
+        assert [broker.topic("orders").partition(number).config.compression for number in range(3)] == ["zstd"] * 3
+    refused = cli("topics", "alter", shop, "orders", "--compression", "brotli")
+    assert (refused.code, "brotli" in refused.err) == (2, True)
+
+
 def test_the_list_as_json_has_what_the_http_api_tells(cli, billing):
     (one,) = cli("topics", billing, "--json").json["topics"]
     assert (one["name"], one["partitions"], one["records"]) == ("orders", 2, 20)

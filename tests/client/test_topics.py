@@ -32,6 +32,9 @@ def test_a_topic_is_made_shown_changed_and_deleted(client: seglog.Client, name: 
 
     assert client.alter_retention(name, Retention(age=3600.0)).retention == Retention(bytes=100_000, age=3600.0)
     assert topic.info().config.retention.age == 3600.0
+    assert client.alter_compression(name, "zstd").config.compression == "zstd"
+    with pytest.raises(seglog.ConfigError, match="compression"):
+        client.alter_compression(name, "brotli")  # type: ignore[arg-type] # on purpose
 
     client.delete_topic(name)
     with pytest.raises(seglog.TopicNotFound):

@@ -244,6 +244,11 @@ def test_a_topic_is_made_filled_altered_and_deleted_by_hand(
     expect(page.get_by_text("The retention is changed")).to_be_visible()
     assert server.ask("GET", "/topics/by-hand")["retention"]["age"] == 7 * 86_400
 
+    page.get_by_label("Codec", exact=True).select_option("zstd")
+    page.get_by_role("button", name="Save codec").click()
+    expect(page.get_by_text("The codec is changed")).to_be_visible()
+    assert server.ask("GET", "/topics/by-hand")["config"]["compression"] == "zstd"
+
     page.get_by_label("Number", exact=True).fill("3")
     page.get_by_role("button", name="Add partitions").click()
     expect(page.get_by_text("The topic has 3 partitions.")).to_be_visible()

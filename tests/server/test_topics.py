@@ -9,6 +9,8 @@ from contextlib import suppress
 import httpx
 import pytest
 
+from tests.waiting import until
+
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
@@ -88,6 +90,30 @@ def test_what_is_altered_stays_so_and_what_is_not_named_keeps_its_value(serve_wi
     server.start()
     with server.client() as http:
         assert http.get("/topics/t").json()["retention"] == shown
+
+
+def test_a_topic_gets_a_codec_and_the_server_compresses_it_by_itself(http, topic):
+    name = topic(config={"segment_bytes": 2048})
+    for number in range(20):
+        http.post(f"/topics/{name}/records?partition=0", content=b"x" * 400 + b"%d" % number)
+    path = f"/topics/{name}/partitions/0"
+    assert http.get(path).json()["compaction"]["to_compress"] == 0
+    shown = http.patch(f"/topics/{name}", json={"compression": "zstd", "retention": {"bytes": 10**6}}).json()
+    assert (shown["config"]["compression"], shown["retention"]["bytes"]) == ("zstd", 10**6)
+    until(lambda: (http.get(path).json()["cleaner"] or {}).get("compression"))
+    found = http.get(path).json()
+    assert found["compaction"]["to_compress"] == 0
+    assert {one["codec"] for one in found["segments"][:-1]} == {"zstd"}
+    assert found["cleaner"]["compression"]["rewritten"] == len(found["segments"]) - 1
+    assert f'seglog_to_compress_bytes{{log="{name}/0"}} 0.0' in http.get("/metrics").text
+    records = [json.loads(line) for line in http.get(f"{path}/records").text.splitlines()]
+    assert [one["offset"] for one in records] == list(range(20))
+    assert http.patch(f"/topics/{name}", json={"compression": "none"}).json()["config"].get("compression") is None
+
+
+@pytest.mark.parametrize("body", [{}, {"compression": "brotli"}, {"compression": None}, {"retention": None}])
+def test_what_changes_nothing_or_is_no_codec_is_400(http, topic, body):
+    assert http.patch(f"/topics/{topic()}", json=body).status_code == 400
 
 
 def test_a_deleted_topic_is_gone_with_its_records_and_offsets_also_after_a_kill(serve_with):

@@ -279,6 +279,42 @@ def test_where_a_partition_refuses_it_is_said_which_have_it_already(
     assert [topic.partition(number).config.retention.bytes for number in range(3)] == [5, 5, 5]
 
 
+def test_another_codec_is_every_partitions_also_of_later_ones_and_for_good(broker: Broker, root: Path) -> None:
+    topic = broker.create_topic("orders", partitions=2, config=SMALL)
+    broker.alter_compression("orders", "zstd")
+    broker.add_partitions("orders", 3)
+    assert [topic.partition(number).config.compression for number in range(3)] == ["zstd"] * 3
+    for call in (
+        lambda: broker.alter_compression("orders", "brotli"),  # type: ignore[arg-type] # on purpose
+        lambda: broker.alter_compression("payments", "lz4"),
+    ):
+        with pytest.raises((seglog.ConfigError, seglog.TopicNotFound)):
+            call()
+    broker.close()
+    with Broker(root) as again:
+        again.add_partitions("orders", 4)
+        topic = again.topic("orders")
+        configs = [topic.partition(number).config for number in range(4)]
+        assert [(one.compression, one.segment_bytes) for one in configs] == [("zstd", 512)] * 4
+
+
+def test_where_a_partition_refuses_a_codec_it_is_said_which_have_it_already(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.create_topic("orders", partitions=3)
+
+    def refuse(_: str) -> None:
+        raise seglog.StorageError(28, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(topic.partition(1), "alter_compression", refuse)
+        with pytest.raises(seglog.StorageError) as caught:
+            broker.alter_compression("orders", "lz4")
+    assert caught.value.__notes__ == ["partitions below 1 of topic 'orders' already have the new codec"]
+    broker.alter_compression("orders", "lz4")
+    assert [topic.partition(number).config.compression for number in range(3)] == ["lz4"] * 3
+
+
 # --- deleting ---------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from seglog.aio.log import AsyncLog
 from seglog.aio.opening import open_patiently
 from seglog.aio.topic import AsyncTopic
 from seglog.clock import Clock, system_clock
-from seglog.config import Expose, LogConfig, Retention
+from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.errors import LogClosed, LogPoisoned, SeglogError
 from seglog.format.manifest import Role
 from seglog.serializers import Deserialize, Serialize, serializers_of
@@ -106,6 +106,10 @@ class AsyncBroker(Uncopied):
     async def alter_retention(self, name: str, retention: Retention) -> None:
         """Change the retention of every partition of a topic permanently; as Broker.alter_retention."""
         await self._run(self.broker.alter_retention, name, retention)
+
+    async def alter_compression(self, name: str, codec: Compression) -> None:
+        """Change the codec of every partition of a topic permanently; as Broker.alter_compression."""
+        await self._run(self.broker.alter_compression, name, codec)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and committed offsets; as Broker.delete_topic."""

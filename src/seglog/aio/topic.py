@@ -18,7 +18,7 @@ from seglog.aio.loops import running_loop
 from seglog.aio.opening import open_patiently
 from seglog.aio.spool import SPOOL_BYTES, spool_chunks
 from seglog.clock import Clock
-from seglog.config import Expose, LogConfig, Retention
+from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.errors import LogClosed
 from seglog.log.appends.group import Draft
 from seglog.log.staging import StagedSegment
@@ -274,6 +274,10 @@ class AsyncTopic(Uncopied):
     async def alter_retention(self, retention: Retention) -> None:
         """Change the retention of every partition permanently; as Topic.alter_retention."""
         await self._run(self.topic.alter_retention, retention)
+
+    async def alter_compression(self, codec: Compression) -> None:
+        """Change the codec of every partition permanently; as Topic.alter_compression."""
+        await self._run(self.topic.alter_compression, codec)
 
     async def sync(self) -> None:
         """Make everything appended so far durable, in every partition."""

@@ -203,10 +203,11 @@ def config_options() -> list[Option]:
     return [*_options(_CONFIG, heading), *_keyed_options()]
 
 
-def retention_options() -> list[Option]:
-    """Return the options that define what a log keeps."""
+def alter_options() -> list[Option]:
+    """Return the options that may change later: what a log keeps, and its codec."""
     kept = [one for one in _CONFIG if one[1].startswith(_RETENTION)]
-    return [*_options(kept, f"Retention {_UNITS}"), *_keyed_options()]
+    codec = [one for one in _CONFIG if one[1] == "compression"]
+    return [*_options(codec, "Storage"), *_options(kept, f"Retention {_UNITS}"), *_keyed_options()]
 
 
 def _options(rows: Iterable[tuple[str, str, Callable[[str], object], str, str]], heading: str) -> list[Option]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seglog.cli.frame import Args
 from seglog.cli.location import client_at
 from seglog.cli.open_broker import changing, looking
-from seglog.config import LogConfig, Retention
+from seglog.config import Compression, LogConfig, Retention
 from seglog.errors import GroupConflict, InvalidArgument, SeglogError
 from seglog.terminal.exits import message_of
 from seglog.terminal.units import format_count
@@ -47,6 +47,9 @@ class Root(Protocol):
 
     def alter(self, name: str, retention: Retention) -> Facts:
         """Give a topic another retention."""
+
+    def alter_compression(self, name: str, codec: Compression) -> Facts:
+        """Give a topic another codec."""
 
     def add_partitions(self, name: str, partitions: int) -> Facts:
         """Raise a topic's number of partitions."""
@@ -141,6 +144,10 @@ class LocalRoot:
         self._broker.alter_retention(name, retention)
         return self.topic(name)
 
+    def alter_compression(self, name: str, codec: Compression) -> Facts:
+        self._broker.alter_compression(name, codec)
+        return self.topic(name)
+
     def add_partitions(self, name: str, partitions: int) -> Facts:
         self._broker.add_partitions(name, partitions)
         return self.topic(name)
@@ -199,6 +206,9 @@ class RemoteRoot:
 
     def alter(self, name: str, retention: Retention) -> Facts:
         return _remote_facts(self._client.alter_retention(name, retention))
+
+    def alter_compression(self, name: str, codec: Compression) -> Facts:
+        return _remote_facts(self._client.alter_compression(name, codec))
 
     def add_partitions(self, name: str, partitions: int) -> Facts:
         return _remote_facts(self._client.add_partitions(name, partitions))

@@ -18,7 +18,7 @@ from seglog.client.requests import group_calls, kafka_calls, topic_calls
 from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.client.topic import RemoteTopic
-from seglog.config import Expose, LogConfig, Retention
+from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.topic.groups import GroupState
 from seglog.topic.groups.position import Start
@@ -141,6 +141,21 @@ class Client(Uncopied):
             TopicNotFound: there is no such topic.
         """
         return self._call(topic_calls.alter_retention(name, retention))
+
+    def alter_compression(self, name: str, codec: Compression) -> TopicInfo:
+        """Change the codec of a topic's sealed segments, and return the topic's new state.
+
+        The server stores the segments in the new form by itself.
+
+        Args:
+            name: The topic's name.
+            codec: "lz4", "zstd" or "none".
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            ConfigError: there is no such codec.
+        """
+        return self._call(topic_calls.alter_compression(name, codec))
 
     def add_partitions(self, name: str, partitions: int) -> TopicInfo:
         """Raise a topic's number of partitions, as Broker.add_partitions does, and return the topic's new state.

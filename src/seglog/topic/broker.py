@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from seglog.clock import Clock, system_clock
-from seglog.config import Expose, LogConfig, Retention
+from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.errors import (
     LogClosed,
     LogPoisoned,
@@ -270,6 +270,18 @@ class Broker(Inheritable, Uncopied):
         with self._structure:
             self._check_writable("alter_retention")
             self.topic(name).alter_retention(retention)
+
+    @_closes
+    def alter_compression(self, name: str, codec: Compression) -> None:
+        """Change the codec of every partition of a topic permanently; see Topic.alter_compression.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            ConfigError: there is no such codec.
+        """
+        with self._structure:
+            self._check_writable("alter_compression")
+            self.topic(name).alter_compression(codec)
 
     @_closes
     def delete_topic(self, name: str) -> None:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from seglog.clock import Clock, system_clock
-from seglog.config import Expose, LogConfig, Retention
+from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.errors import InvalidArgument, LogClosed, LogReadOnly, SeglogError
 from seglog.log.appends.group import Draft
 from seglog.log.locks.wait import patiently
@@ -438,6 +438,18 @@ class Topic(ReadableTopic):
                 log.alter_retention(retention)
             except Exception as error:
                 error.add_note(f"partitions below {number} of topic {self.name!r} already have the new retention")
+                raise
+
+    def alter_compression(self, codec: Compression) -> None:
+        """Change the codec of every partition permanently, also of those added later; see `Log.alter_compression`.
+
+        Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
+        """
+        for number, log in enumerate(self._logs):
+            try:
+                log.alter_compression(codec)
+            except Exception as error:
+                error.add_note(f"partitions below {number} of topic {self.name!r} already have the new codec")
                 raise
 
     # --- the end ------------------------------------------------------------------------------------------------

@@ -25,9 +25,12 @@ def _compress(args: Args) -> int:
     with logs_to_read(place):
         pass  # raises if there is no log, which opening for writing would create
     with logs_to_change(args, place) as logs, progress("compress", unit="B", quiet=args.quiet) as report:
+        if args.codec is not None:
+            for log in logs.values():  # all of them first: a pass that fails must not leave a topic with two codecs
+                log.alter_compression(args.codec)
         for number, log in logs.items():
             started = time.monotonic()
-            done = log.compress(args.codec, progress=report, bytes_per_second=args.rate)
+            done = log.compress(progress=report, bytes_per_second=args.rate)
             _say_compressed(args, number if is_whole_topic(place) else None, done, time.monotonic() - started)
             damaged |= bool(done.damaged)
     return Exit.FAILED if damaged else Exit.OK
@@ -54,7 +57,9 @@ COMMANDS = (
         [
             LOG,
             option(
-                "--codec", choices=["lz4", "zstd", "none"], help="change the log's codec first; none: store it plain"
+                "--codec",
+                choices=["lz4", "zstd", "none"],
+                help="change the codec of the log, or of all partitions, first; none: plain",
             ),
             option(
                 "--rate",
@@ -68,8 +73,9 @@ COMMANDS = (
         story=(
             "Sealed segments are stored in compressed blocks of 64 KiB, records and offsets stay as they are. Without\n"
             "--codec: with the codec of the log's config (--compression of `seglog append`). A segment that would not\n"
-            "become an eighth smaller stays plain. Readers go on meanwhile. Of a topic: every partition. Earlier\n"
-            "versions of seglog refuse to open the log from then on; --codec none is the way back."
+            "become an eighth smaller stays plain. Readers go on meanwhile. Of a topic: every partition; those added\n"
+            "later get the codec, too. A server compresses its topics by itself. Earlier versions of seglog refuse to\n"
+            "open the log from then on; --codec none is the way back."
         ),
         examples=[
             "seglog compress orders --codec zstd",

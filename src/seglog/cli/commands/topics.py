@@ -7,7 +7,7 @@ import dataclasses
 from seglog.cli.frame import Args, Command, Verbs, option
 from seglog.cli.location import SERVER_AS_ROOT
 from seglog.cli.lock_wait import WAIT
-from seglog.cli.options import YES, as_typed, config_options, config_over, retention_options
+from seglog.cli.options import YES, alter_options, as_typed, config_given, config_options, config_over
 from seglog.cli.roots import Facts, root_to_change, root_to_read, settle
 from seglog.cli.topic_options import ROOT, after_root, table
 from seglog.config import LogConfig, Retention
@@ -15,6 +15,7 @@ from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_count
+from seglog.topic.layout.locations import is_location
 
 
 def _list(args: Args) -> int:
@@ -64,16 +65,29 @@ def _alter(args: Args) -> int:
         if config is None and args.partitions is None:
             raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
         facts = root.add_partitions(args.name, args.partitions) if args.partitions is not None else {}
-        if config is not None:
+        if config is not None and config.retention != stored.retention:
             facts = root.alter(args.name, config.retention)
+        if config is not None and args.compression is not None:
+            facts = root.alter_compression(args.name, config.compression)
+        if config is not None and not facts:  # it has all of this already
+            facts = root.topic(args.name)
     if args.json:
         output.say_json(facts)
         return Exit.OK
     if args.partitions is not None:
         output.say(f"{args.name} has {format_count(facts['partitions'], 'partition')}")
-    if config is not None:
+    if set(config_given(args)) - {"compression"}:
         output.say(f"{args.name} keeps {_row(facts)[-1]}")
+    if args.compression is not None:
+        output.say(f"{args.name} has the codec {args.compression}{_codec_note(args)}")
     return Exit.OK
+
+
+def _codec_note(args: Args) -> str:
+    """Return who stores the segments in the new form: a server by itself, a directory none until it is served."""
+    if is_location(args.root):
+        return ""
+    return f"; a server stores the segments with it, or `seglog compress {args.root}/{args.name}` does now"
 
 
 def _delete(args: Args) -> int:
@@ -128,8 +142,8 @@ COMMANDS = (
             Command(
                 "alter",
                 _alter,
-                [ROOT, _NAME, _MORE_PARTITIONS, WAIT, *SERVER_AS_ROOT, *retention_options()],
-                summary="change what a topic keeps, with immediate effect, or add partitions",
+                [ROOT, _NAME, _MORE_PARTITIONS, WAIT, *SERVER_AS_ROOT, *alter_options()],
+                summary="change what a topic keeps or its codec, with immediate effect, or add partitions",
             ),
             Command(
                 "delete",
@@ -149,6 +163,7 @@ COMMANDS = (
             "seglog topics create shop orders --partitions 4 --retention-age 7d",
             "seglog topics alter shop orders --retention-bytes 10GiB",
             "seglog topics alter shop orders --partitions 8",
+            "seglog topics alter shop orders --compression zstd",
             "seglog topics delete shop orders",
             "seglog topics http://127.0.0.1:3000",
             "seglog topics create --url http://127.0.0.1:3000 orders --partitions 4",

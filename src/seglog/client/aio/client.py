@@ -18,7 +18,7 @@ from seglog.client.models import Ack, TopicInfo
 from seglog.client.requests import group_calls, kafka_calls, topic_calls
 from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
-from seglog.config import Expose, LogConfig, Retention
+from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.topic.groups import GroupState
 from seglog.topic.groups.position import Start
@@ -125,6 +125,10 @@ class AsyncClient(Uncopied):
     async def alter_retention(self, name: str, retention: Retention) -> TopicInfo:
         """Change a topic's retention and return its new state; as Client.alter_retention."""
         return await self._call(topic_calls.alter_retention(name, retention))
+
+    async def alter_compression(self, name: str, codec: Compression) -> TopicInfo:
+        """Change a topic's codec and return its new state; as Client.alter_compression."""
+        return await self._call(topic_calls.alter_compression(name, codec))
 
     async def add_partitions(self, name: str, partitions: int) -> TopicInfo:
         """Raise a topic's number of partitions and return its new state; as Client.add_partitions."""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from seglog.client.models import Ack, Bounds, Fetched, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
 from seglog.client.requests.call import Answer, Call, Fields
-from seglog.config import Expose, LogConfig, Retention
+from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.lines import decode_bytes
 from seglog.log.copies import checked_copies
@@ -200,8 +200,16 @@ def partition(name: str, number: int) -> Call[PartitionInfo]:
 
 def alter_retention(name: str, retention: Retention) -> Call[TopicInfo]:
     """Change the fields of a topic's retention that were given."""
-    body = json_body({"retention": checked_kind(retention, Retention, "retention").given()})
-    content = fields(content=JSON.encode())
+    return _altered(name, {"retention": checked_kind(retention, Retention, "retention").given()})
+
+
+def alter_compression(name: str, codec: Compression) -> Call[TopicInfo]:
+    """Change a topic's codec."""
+    return _altered(name, {"compression": LogConfig(compression=codec).compression})  # validates it
+
+
+def _altered(name: str, changes: dict[str, Any]) -> Call[TopicInfo]:
+    body, content = json_body(changes), fields(content=JSON.encode())
     return Call("PATCH", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)), body, content)
 
 

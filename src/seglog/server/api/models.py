@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -148,9 +148,18 @@ class CreateTopic(Model):
 
 
 class AlterTopic(Model):
-    """What a topic keeps from now on."""
+    """What a topic keeps from now on, and the codec of its sealed segments; one of them at least."""
 
-    retention: RetentionModel
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["retention"]}, {"required": ["compression"]}]})
+
+    retention: RetentionModel = RetentionModel()
+    compression: Compression = "none"
+
+    @model_validator(mode="after")
+    def _refuse_no_change(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("name what to change: retention, compression, or both")
+        return self
 
 
 class Truncate(Model):

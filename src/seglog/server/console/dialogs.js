@@ -2,7 +2,7 @@
 
 import { access, ask, path } from "./api.js";
 import { h, mount } from "./dom.js";
-import { field, readRetention, retentionFields } from "./fields.js";
+import { compressionField, field, readRetention, retentionFields } from "./fields.js";
 import { button } from "./parts.js";
 import { go } from "./route.js";
 import { notify, refresh } from "./store.js";
@@ -114,10 +114,15 @@ export function createTopic() {
         null,
         h("summary", null, "Segments"),
         field("segment_bytes", "Segment size", "A new file starts at this size.", { value: "1 GiB", required: true }),
+        compressionField("none"),
       ),
     ],
     submit: async (said) => {
-      const config = { segment_bytes: parseSize(said.get("segment_bytes")), retention: readRetention(said) };
+      const config = {
+        segment_bytes: parseSize(said.get("segment_bytes")),
+        compression: said.get("compression"),
+        retention: readRetention(said),
+      };
       const name = said.get("name").trim();
       await ask("POST", "/topics", { json: { name, partitions: Number(said.get("partitions")), config } });
       notify("good", `Topic ${name} was created.`);

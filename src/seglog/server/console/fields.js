@@ -32,6 +32,30 @@ const check = (name, checked, text, hint) =>
     h("p", { class: "soft" }, hint),
   );
 
+/** The codec of sealed segments, with the present one selected. */
+export function compressionField(present) {
+  const codecs = [
+    ["none", "none"],
+    ["zstd", "zstd: smallest"],
+    ["lz4", "lz4: fastest to read"],
+  ];
+  return h(
+    "div",
+    { class: "field" },
+    h("label", { for: "field-compression" }, "Codec"),
+    h(
+      "select",
+      { id: "field-compression", name: "compression", "aria-describedby": "field-compression-hint" },
+      codecs.map(([value, text]) => h("option", { value, selected: value === (present ?? "none") }, text)),
+    ),
+    h(
+      "p",
+      { class: "soft", id: "field-compression-hint" },
+      "Of sealed segments. Earlier versions of seglog refuse to open compressed ones.",
+    ),
+  );
+}
+
 /** The fields of a retention, filled with the present values. */
 export function retentionFields(kept) {
   return h(

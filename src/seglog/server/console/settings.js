@@ -3,7 +3,7 @@
 import { ask, path } from "./api.js";
 import { deleteTopic } from "./dialogs.js";
 import { h } from "./dom.js";
-import { field, readRetention, retentionFields } from "./fields.js";
+import { compressionField, field, readRetention, retentionFields } from "./fields.js";
 import { button } from "./parts.js";
 import { complain, notify, refresh } from "./store.js";
 import { bytes, duration, exact, plural } from "./units.js";
@@ -26,9 +26,20 @@ export function view(_route, topic) {
     ),
     h(
       "section",
+      { "aria-labelledby": "compression" },
+      h("h2", { id: "compression" }, "Compression"),
+      h(
+        "form",
+        { class: "form", key: topic.config.compression ?? "none", on: { submit: (event) => compress(event, topic) } },
+        compressionField(topic.config.compression),
+        h("p", { class: "actions" }, h("button", { type: "submit" }, "Save codec")),
+      ),
+    ),
+    h(
+      "section",
       { "aria-labelledby": "now" },
       h("h2", { id: "now" }, "Housekeeping"),
-      h("p", { class: "soft" }, "The cleaner does both automatically when they are due."),
+      h("p", { class: "soft" }, "The cleaner does both automatically when they are due, and compresses."),
       h(
         "p",
         { class: "actions" },
@@ -95,6 +106,18 @@ async function alter(event, topic) {
   } catch (error) {
     if (error instanceof RangeError) notify("bad", error.message);
     else complain(error);
+  }
+}
+
+async function compress(event, topic) {
+  event.preventDefault();
+  try {
+    const compression = new FormData(event.target).get("compression");
+    await ask("PATCH", path("topics", topic.name), { json: { compression } });
+    notify("good", "The codec is changed; the cleaner stores the sealed segments again.");
+    refresh();
+  } catch (error) {
+    complain(error);
   }
 }
 

@@ -145,8 +145,16 @@ async def _create(call: Call) -> Response:
 
 async def _alter(call: Call) -> Response:
     topic, wanted = await topic_of(call), await call.json(AlterTopic)
-    retention = wanted.retention.onto(topic.partition(0).config.retention)
-    await call.services.care.run(partial(call.services.broker.alter_retention, topic.name, retention))
+    broker, changed = call.services.broker, wanted.model_fields_set
+    retention = wanted.retention.onto(topic.partition(0).config.retention)  # raises before anything is changed
+
+    def work() -> None:
+        if "retention" in changed:
+            broker.alter_retention(topic.name, retention)
+        if "compression" in changed:
+            broker.alter_compression(topic.name, wanted.compression)
+
+    await call.services.care.run(work)
     call.services.cleaner.wake()
     return json_answer(_with_partitions(topic))
 
@@ -257,7 +265,7 @@ OPERATIONS = (
         "PATCH",
         "/topics/{topic}",
         "alter_topic",
-        "Change what a topic keeps; unnamed fields keep their values.",
+        "Change what a topic keeps and the codec of its sealed segments; unnamed fields keep their values.",
         _alter,
         "admin",
         {200: TOPIC_ANSWER},
