@@ -57,7 +57,7 @@ def test_a_topic_is_created_with_its_config_and_deleted(kafka, admin, name):
         "min.compaction.lag.ms": "10",
         "max.compaction.lag.ms": "20000",
     }
-    accepted = {**wanted, "max.message.bytes": "1000", "compression.type": "zstd"}
+    accepted = {**wanted, "max.message.bytes": "1000", "compression.type": "gzip"}
     admin.create_topics([NewTopic(name, 3, 1, config=accepted)])[name].result()
     with Client(kafka.url) as http:
         info = http.topic(name).info()
@@ -117,6 +117,41 @@ def test_configs_are_replaced(kafka, admin, name):
     with Client(kafka.url) as http:
         config = http.topic(name).info().config
     assert (config.retention, config.segment_bytes) == (Retention(bytes=5000), 9999)
+
+
+def test_the_compression_type_is_the_codec_of_segments(kafka, admin, name):
+    config = {"compression.type": "zstd", "segment.bytes": "2000"}
+    admin.create_topics([NewTopic(name, 2, config=config)])[name].result()
+
+    def alter(value, operation=AlterConfigOpType.SET):
+        entry = ConfigEntry("compression.type", value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+        return admin.incremental_alter_configs([resource])[resource]
+
+    with Client(kafka.url) as http:
+        topic = http.topic(name)
+        assert topic.info().config.compression == described(admin, name)["compression.type"].value == "zstd"
+        for _ in range(20):
+            topic.append(b"x" * 300, partition=0)
+        for value, codec in (("producer", "zstd"), ("gzip", "zstd"), ("lz4", "lz4")):
+            alter(value).result()
+            assert topic.info().config.compression == described(admin, name)["compression.type"].value == codec
+        until(lambda: {one.codec for one in topic.partition(0).segments[:-1]} == {"lz4"})
+        alter("uncompressed").result()
+        assert topic.info().config.compression == "none"
+        alter("zstd").result()
+        alter(None, AlterConfigOpType.DELETE).result()
+        assert topic.info().config.compression == "none"
+    assert code_of(alter("brotli")) == KafkaError.INVALID_CONFIG
+
+
+def test_the_compression_type_is_that_of_the_config():
+    assert DEFAULTS["compression.type"] == "uncompressed"
+    for value in ("producer", "gzip", "snappy"):
+        for config in (LogConfig(), LogConfig(compression="lz4")):
+            assert changed(config, {"compression.type": value}, is_new=False).compression == config.compression
+    with pytest.raises(ConfigError, match="accepts gzip or lz4 or producer or snappy or uncompressed or zstd"):
+        changed(LogConfig(), {"compression.type": "brotli"}, is_new=True)
 
 
 def test_configs_of_kafkas_files_are_accepted_without_effect():

@@ -99,11 +99,13 @@ class SegmentState:
     sealed_at: int | None
     dense: bool
     file: int
+    codec: str | None = None
+    plain_bytes: int = 0
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> SegmentState:
-        """Parse a segment as the server reports it."""
-        return cls(**{name: values[name] for name in cls.__slots__})
+        """Parse a segment as the server reports it; earlier servers know no codec."""
+        return cls(**{name: values[name] for name in cls.__slots__ if name in values})
 
 
 class PartitionInfo(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from seglog.config import LogConfig
+from seglog.config import Compression, LogConfig
 from seglog.errors import ConfigError
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
@@ -15,6 +15,10 @@ POLICIES = frozenset({COMPACT, DELETE})
 NEVER = -1
 MESSAGE_BYTES = "max.message.bytes"
 MOST_LAG_MS = 2**63 - 1
+COMPRESSION = "compression.type"
+CODECS: dict[str, Compression] = {"uncompressed": "none", "lz4": "lz4", "zstd": "zstd"}
+NO_CODEC = frozenset({"producer", "gzip", "snappy"})
+"""Values of compression.type that are accepted without effect: segments have no such codec."""
 
 
 class Setting(NamedTuple):
@@ -32,6 +36,10 @@ def _policy(config: LogConfig) -> str:
     return COMPACT if retention.age is None and retention.bytes is None else f"{COMPACT},{DELETE}"
 
 
+def _compression(config: LogConfig) -> str:
+    return "uncompressed" if config.compression == "none" else config.compression
+
+
 def _ms(seconds: object, none: int = NEVER) -> str:
     return str(none if seconds is None else round(float(seconds) * 1000))  # type: ignore[arg-type] # settled to float
 
@@ -42,6 +50,7 @@ def _number(value: int | None, none: int = NEVER) -> str:
 
 SETTINGS: dict[str, Setting] = {
     "cleanup.policy": Setting(_policy, LIST),
+    COMPRESSION: Setting(_compression, STRING),
     "delete.retention.ms": Setting(lambda config: _ms(config.retention.delete_retention), LONG),
     "flush.messages": Setting(lambda config: _number(config.flush_records, MOST_LAG_MS), LONG, fixed=True),
     "flush.ms": Setting(lambda config: _ms(config.flush_interval, MOST_LAG_MS), LONG, fixed=True),
@@ -55,14 +64,13 @@ SETTINGS: dict[str, Setting] = {
     "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG, fixed=True),
 }
 CONSTANT: dict[str, tuple[frozenset[str], int]] = {  # which values are accepted: the first is shown
-    "compression.type": (frozenset({"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}), STRING),
     "message.timestamp.type": (frozenset({"CreateTime"}), STRING),
     "preallocate": (frozenset({"false"}), BOOLEAN),
     "unclean.leader.election.enable": (frozenset({"false"}), BOOLEAN),
 }
 INTERNAL = frozenset({"file.delete.delay.ms", "index.interval.bytes", "segment.index.bytes", "segment.jitter.ms"})
 """Configs of Kafka's files, which no client can notice: whole numbers, accepted without effect."""
-SHOWN = {"compression.type": "producer", "message.timestamp.type": "CreateTime"}
+SHOWN = {"message.timestamp.type": "CreateTime"}
 """The constants that are listed with the settings."""
 
 
@@ -70,7 +78,7 @@ ABOUT = {  # what tools show to operators
     "advertised.listeners": "The address that clients are given.",
     "auto.create.topics.enable": "Whether a topic is created because a client uses it.",
     "cleanup.policy": "delete: expire old segments; compact: keep the newest record of each key; or both.",
-    "compression.type": "Records are accepted with any compression, and stored without.",
+    COMPRESSION: "The codec of sealed segments: lz4, zstd or uncompressed. Clients may compress as they like.",
     "default.replication.factor": "This server has one copy; followers have others.",
     "delete.retention.ms": "How long compaction keeps tombstones.",
     "flush.messages": "After how many records a log is synced.",
@@ -119,6 +127,8 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
         if name in INTERNAL:
             _whole({name: given or "0"}, name)
             continue
+        if name == COMPRESSION and given in NO_CODEC:
+            continue
         if name not in SETTINGS:
             raise ConfigError(f"there is no config {name!r}; docs/kafka.md lists those that exist")
         value = DEFAULTS[name] if given is None else given
@@ -162,15 +172,24 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         min_dirty_ratio=_ratio(values, "min.cleanable.dirty.ratio"),
         copies=_whole(values, "min.insync.replicas") - 1,
     )
+    compression = _codec(values[COMPRESSION])
     if not is_new:
-        return replace(config, retention=retention)
+        return replace(config, retention=retention, compression=compression)
     return LogConfig(
         segment_bytes=_whole(values, "segment.bytes"),
         segment_age=_seconds(values, "segment.ms", none=MOST_LAG_MS),
         flush_records=_limit(values, "flush.messages", none=MOST_LAG_MS),
         flush_interval=_seconds(values, "flush.ms", none=MOST_LAG_MS),
         retention=retention,
+        compression=compression,
     )
+
+
+def _codec(value: str) -> Compression:
+    if value not in CODECS:
+        accepted = " or ".join(sorted(CODECS.keys() | NO_CODEC))
+        raise ConfigError(f"{COMPRESSION} cannot be {value!r}; this server accepts {accepted}")
+    return CODECS[value]
 
 
 def _whole(values: Mapping[str, str], name: str) -> int:

@@ -178,8 +178,14 @@ async def _alter(call: Call, wanted: Values, change: Change) -> Values:
         topic = await _topic(call, kind, name, admin=True)
         config = change(topic.partition(0).config)
         if not call.values["validate_only"]:
-            await call.services.care.run(partial(call.services.broker.alter_retention, name, config.retention))
+            await call.services.care.run(partial(_store, call, name, config))
             call.services.cleaner.wake()
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
     return {**shown, "error_code": codes.NONE}
+
+
+def _store(call: Call, name: str, config: LogConfig) -> None:
+    """Store what may change of a topic's config."""
+    call.services.broker.alter_retention(name, config.retention)
+    call.services.broker.alter_compression(name, config.compression)
