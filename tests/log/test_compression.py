@@ -515,6 +515,17 @@ def test_both_manifests_are_rebuilt_while_the_plain_stores_are_still_there(path:
         assert {one.codec for one in entries(log)} == {"zstd"}
 
 
+def test_explain_names_the_codec_and_how_many_times_smaller_the_segment_is(path: Path) -> None:
+    before, sealed = compressed(path)
+    with seglog.open(path, mode="r") as log:
+        first, last = log.explain(0).segment, log.explain(before[-1].offset).segment
+        assert first is not None
+        assert (first.codec, first.times_smaller) == ("zstd", sealed[0].bytes / sealed[0].stored)
+        assert first.text == f"sealed segment {sealed[0].name()} (zstd, {first.times_smaller:.1f} times smaller)"
+        assert last is not None
+        assert (last.codec, last.times_smaller, last.text) == (None, 1.0, f"active segment {last.name}")
+
+
 def test_the_header_of_a_compressed_store_says_so(path: Path) -> None:
     _, sealed = compressed(path)
     header = decode_header((path / sealed[0].name()).read_bytes()[:64], "")

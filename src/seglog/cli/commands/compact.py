@@ -234,7 +234,7 @@ def _explained(found: Sequence[Explanation]) -> list[str]:
         what = one.what if one.superseded_by is None else f"{one.what}, by {one.superseded_by}"
         lines.append(f"offset {one.offset}{named}: {what} ({one.because})")
         if (one.what, one.because) != said:
-            place = [] if one.segment is None else [f"  {one.segment.state} segment {one.segment.name}"]
+            place = [] if one.segment is None else [f"  {one.segment.text}"]
             lines += [f"  {one.text}", *place]
         said = one.what, one.because
     return lines

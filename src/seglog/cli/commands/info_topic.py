@@ -94,7 +94,7 @@ def _remote(args: Args, place: Remote) -> _Facts:
 
 
 def _segment(state: SegmentState) -> SegmentInfo:
-    """Convert a server's segment state; the client does not have tombstones and codecs."""
+    """Convert a server's segment state; the client does not have tombstones."""
     return SegmentInfo(
         base_offset=state.base_offset,
         next_offset=state.next_offset,
@@ -107,8 +107,8 @@ def _segment(state: SegmentState) -> SegmentInfo:
         sealed_at=state.sealed_at,
         dense=state.dense,
         name=str(state.file),
-        codec=None,
-        plain_bytes=state.bytes,
+        codec=state.codec,
+        plain_bytes=state.plain_bytes,
     )
 
 

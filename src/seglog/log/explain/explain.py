@@ -23,11 +23,21 @@ class SegmentPlace:
         base_offset: Its first offset.
         name: File name of its store.
         state: See keyed.schedule.SegmentStanding; "sealed" if the log is not compacted by key.
+        codec: Codec of its store, "lz4" or "zstd"; None: it is plain.
+        times_smaller: How many times smaller than its plain bytes the store is; 1.0 if it is plain.
     """
 
     base_offset: int
     name: str
     state: Literal["active", "sealed", "fresh", "dirty", "clean"]
+    codec: str | None = None
+    times_smaller: float = 1.0
+
+    @property
+    def text(self) -> str:
+        """The segment in words: "clean segment 00000000000000000000-4.store (zstd, 4.8 times smaller)"."""
+        stored = "" if self.codec is None else f" ({self.codec}, {self.times_smaller:.1f} times smaller)"
+        return f"{self.state} segment {self.name}{stored}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,4 +141,10 @@ class Explainer:
     def _place(self, number: int) -> SegmentPlace:
         entry = self._view.manifest.segments[number]
         state = self._log.standing.segments[number].state if self._keyed or not entry.sealed else "sealed"
-        return SegmentPlace(base_offset=entry.base_offset, name=entry.name(), state=state)
+        return SegmentPlace(
+            base_offset=entry.base_offset,
+            name=entry.name(),
+            state=state,
+            codec=None if entry.stored is None else entry.codec,
+            times_smaller=(entry.bytes or 0) / max(entry.disk_bytes, 1) if entry.stored is not None else 1.0,
+        )

@@ -70,6 +70,8 @@ function join(run, segment) {
   Object.assign(run, {
     garbage: known ? garbage / Math.max(1, sum) : null,
     bytes: sum,
+    plain_bytes: run.plain_bytes + segment.plain_bytes,
+    codec: run.codec === segment.codec ? run.codec : run.codec && segment.codec ? "lz4 and zstd" : null,
     next_offset: segment.next_offset,
     records: run.records + segment.records,
     tombstones: run.tombstones + segment.tombstones,
@@ -157,6 +159,7 @@ function card(topic, number, { run, left, width }) {
       ],
     ],
     ["Size", size(run.bytes)],
+    ...(run.codec ? [["Codec", `${run.codec}, ${(run.plain_bytes / Math.max(1, run.bytes)).toFixed(1)} times smaller`]] : []),
     ["Garbage", run.garbage === null ? "none expected" : `${percent(run.garbage)} expected`],
     ["From", run.min_timestamp === null ? "no records" : moment(run.min_timestamp)],
     ["To", run.max_timestamp === null ? "no records" : moment(run.max_timestamp)],
