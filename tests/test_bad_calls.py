@@ -197,6 +197,7 @@ GOOD: dict[str, Any] = {
     "number": 0,
     "timestamp": 0,
     "retention": seglog.Retention(),
+    "codec": "lz4",
     "length": 1,
     "keep": 1,
     "timeout": 0,
