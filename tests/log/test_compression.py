@@ -180,6 +180,22 @@ def test_the_way_back_goes_on_after_a_pass_that_died_at_its_end(path: Path, monk
         assert (path / filename.MANIFEST).read_bytes() == manifest
 
 
+def test_the_way_back_includes_a_segment_whose_records_were_all_cut_off(path: Path) -> None:
+    config = LogConfig(segment_bytes=SEGMENT_BYTES, compression="zstd", retention=Retention(compact=True))
+    with seglog.open(path, config) as log:
+        for number in range(2000):
+            log.append(value(number), key=b"same" if number < 1000 else b"%d" % number)
+        log.compact(roll=True)
+        log.compress()
+        log.truncate(500)
+        assert [(entry.records, entry.codec) for entry in entries(log)] == [(0, "zstd")]
+        log.compress("none")
+        assert [(entry.codec, entry.stored) for entry in entries(log)] == [(None, None)]
+        for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS):
+            assert b"codec" not in (path / name).read_bytes()
+        assert log.verify().problems == ()
+
+
 def test_noise_stays_plain_and_is_not_tried_again(path: Path) -> None:
     source = random.Random(3)
     with seglog.open(path, LogConfig(segment_bytes=SEGMENT_BYTES, compression="zstd")) as log:
@@ -411,6 +427,15 @@ def test_a_damaged_block_costs_its_records_and_no_other(path: Path, byte: int, *
         assert report.records_lost == len(lost)
         assert {one.offset for one in everything(log)} == whole - lost
         assert log.verify().problems == ()
+
+
+def test_the_report_of_a_damaged_segment_does_not_keep_files_that_are_retired(path: Path) -> None:
+    with made(path, "zstd") as log:
+        flip(path / entries(log)[0].name(), 1000)
+        report = log.compress()
+        assert (len(report.damaged), report.rewritten) == (1, len(entries(log)) - 1)
+        log.expire()
+        assert len(list(path.glob("*.store"))) == len(log.segments)
 
 
 def test_a_lost_or_wrong_table_costs_nothing(path: Path) -> None:

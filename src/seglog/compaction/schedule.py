@@ -94,9 +94,13 @@ class Standing:
 
 
 def to_compress(segments: Iterable[SegmentEntry], config: LogConfig) -> list[SegmentEntry]:
-    """Return the sealed segments that are not stored with the config's codec, the oldest first."""
+    """Return the sealed segments that are not stored with the config's codec, the oldest first.
+
+    Those without a record only if they have a codec: a truncate may have cut all records of a compressed segment.
+    """
     codec = None if config.compression == "none" else config.compression
-    return [one for one in segments if one.sealed and one.codec != codec and (one.bytes or 0) > HEADER_BYTES]
+    due = [one for one in segments if one.sealed and one.codec != codec]
+    return [one for one in due if one.codec or (one.bytes or 0) > HEADER_BYTES]
 
 
 def least_pin(pins: Mapping[str, int]) -> int:
