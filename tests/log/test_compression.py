@@ -661,3 +661,41 @@ def test_a_rebuild_without_lookups_knows_the_other_form_of_a_store(path: Path, c
     (path / filename.MANIFEST_PREVIOUS).write_bytes(previous)
     with seglog.open(path) as log:
         assert everything(log) == before
+
+
+@pytest.mark.parametrize("codec", [*CODECS, "none"])
+def test_batches_return_what_is_before_damage_whatever_else_is_damaged(path: Path, codec: Compression) -> None:
+    config = LogConfig(
+        segment_bytes=SEGMENT_BYTES * 3,
+        index_interval_bytes=10**6,
+        compression=codec,
+        retention=Retention(compact=True),
+    )
+    with seglog.open(path, config) as log:
+        for number in range(6000):
+            log.append(value(number), key=b"%d" % (number if number % 7 else 1))
+        log.compact(roll=True)
+        log.compress()
+        entry = entries(log)[0]
+        whole = [one.offset for one in log.scan() if one.offset < entry.next_offset]
+    if codec == "none":
+        positions = [1000, 300_000]
+    else:
+        places = find_blocks(storage_at(path).open(entry.name()), entry.salt).places
+        positions = [place.position + 100 for place in (places[0], places[4]) if place is not None]
+    for position in positions:
+        flip(path / entry.name(), position)
+    with seglog.open(path, mode="r") as log:
+        if codec == "none":
+            reader = log.view().reader_of(whole[0])
+            reader.store = Exact(reader.store)
+        readable_ones = {one.offset for one in log.scan(on_corrupt=lambda error: None)}
+        lost = [one for one in whole if one not in readable_ones]
+        start = next(one for one in whole if one > lost[0] and one in readable_ones)
+        expected = [one for one in whole if start <= one < min(one for one in lost if one > start)]
+        in_a_gap = next(one for one in range(lost[-1], whole[-1]) if one not in whole)
+        found: list[int] = []
+        with pytest.raises(CorruptRecord):
+            for batch in log.batches(start, in_a_gap):
+                found += batch.column("offset").to_pylist()
+        assert found == expected

@@ -223,8 +223,9 @@ class _Decode:
 
 
 def _end_of(reader: SegmentReader, end: int) -> int:
-    """Return the position of the first record from offset `end` on."""
-    return reader.size if end >= reader.next_offset else reader.seek(end)[0]
+    """Return the position of the first record from offset `end` on; the end of all if damage hides where that is."""
+    position, found = (reader.size, end) if end >= reader.next_offset else reader.seek(end)
+    return position if found >= end else reader.size
 
 
 def _share(base: int, end: int, records: int | None, offset: int) -> int:
