@@ -22,6 +22,7 @@ from seglog.segment import batches, stats
 from seglog.segment.blocks import find_blocks
 from seglog.segment.sealed import open_store
 from seglog.testing.internals import state_of
+from tests.log.test_fetched_ranges import Exact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,6 +209,21 @@ def test_noise_stays_plain_and_is_not_tried_again(path: Path) -> None:
         assert {(entry.codec, entry.stored) for entry in entries(log)} == {("zstd", None)}
         assert log.compress().segments == 0
         assert log.verify().problems == ()
+
+
+def test_a_segment_that_only_the_former_codec_makes_smaller_becomes_plain(path: Path) -> None:
+    symbols = random.Random(3).choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", k=900_000)
+    with seglog.open(path, LogConfig(segment_bytes=SEGMENT_BYTES, compression="zstd")) as log:
+        for start in range(0, len(symbols), 4000):  # six bits in each byte, and no repetitions
+            log.append(bytes(symbols[start : start + 4000]))
+        before = everything(log)
+        log.compress()
+        assert all(entry.compressed for entry in entries(log))
+        log.compress("lz4")
+        assert [(entry.codec, entry.compressed) for entry in entries(log)] == [("lz4", False)] * len(entries(log))
+        assert everything(log) == before
+        assert log.compress().segments == 0  # not tried again
+        assert not log.verify().problems
 
 
 def test_a_log_without_compression_has_no_trace_of_it(path: Path) -> None:

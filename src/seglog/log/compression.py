@@ -156,14 +156,19 @@ class Compressor:
                 return None
             staged = self._staged(entry, wanted, view.manifest, output, pace)
             del view  # else what it holds is not unlinked when it is retired
-            if staged is None:  # it would not be smaller: its codec alone, so that it is not tried again
-                return self._install(entry, replace(entry, codec=wanted), None)
-            return self._install(entry, staged, StagedSegment(directory=directory, entry=staged))
+            if staged is not None:
+                return self._install(entry, staged, StagedSegment(directory=directory, entry=staged))
         except (StorageError, CorruptRecord) as error:
             self._refuse_if_gone()  # raises the cause, if the log was closed or removed meanwhile
             raise error
         finally:
             remove_stage(self._state, self._storage, batch)
+        return self._leave_plain(entry, wanted, pace)
+
+    def _leave_plain(self, entry: SegmentEntry, wanted: Compression, pace: Pace) -> SegmentEntry | None:
+        """Store a segment plain that this codec does not make smaller, and note that, so that it is not tried again."""
+        plain = self._rewrite(entry, "none", pace) if entry.compressed else entry
+        return None if plain is None else self._install(plain, replace(plain, codec=wanted), None)
 
     def _refuse_if_gone(self) -> None:
         """Raise if the log was closed or removed."""

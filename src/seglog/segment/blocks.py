@@ -153,8 +153,8 @@ class BlockFile:
 
     def _search(self, layout: Layout, number: int) -> bytes | None:
         """Read a block where a walk finds it: the table may be wrong. If so, the table is not used any more."""
-        self.walked = True
         found = find_blocks(self.file, self._salt)
+        self.walked = True  # only now: until then other threads have to look for themselves
         if number >= len(found.places):
             return None
         plain = self._decoded(found._replace(end=layout.end), number)
