@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 200.0  # a machine may be slow, and a deadlock has no end
 
 
 def in_time(work: Callable[[], None]) -> None:

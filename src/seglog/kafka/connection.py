@@ -61,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._appends = False  # whether the task answers a Produce
         self._is_lost = False
+        self._ends = False
         self._moved_at = self._began_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -196,6 +197,8 @@ class Connection(asyncio.BufferedProtocol):
         elif (error := task.exception()) is not None:
             LOG.error("a request of %s failed", self.sender.host, exc_info=error)
             self._transport.abort()
+        elif self._ends:
+            self._transport.close()
         elif not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -233,8 +236,11 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def close(self) -> None:
-        """Close the connection, after its response if one is under way."""
+        """Close the connection, after its response if one is under way. A second call does nothing."""
+        self._ends = True
         if self._task is None:
             self._transport.close()
-        else:
-            self._task.add_done_callback(lambda _: self._transport.close())
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seglog.server.services import Services
 
 BACKLOG = 1024
+TURNS = 3  # of the event loop, from accepting a connection until it is one of ours
 MEMBERS_SHARE = 1 / 8
 """Of the server's memory: what the members of groups may hold, beside the budget that requests share."""
 
@@ -81,19 +82,39 @@ class KafkaListener:
         """Accept nothing more, and close the connections after their responses, at the latest in `seconds`."""
         if self._server is None:
             return
+        await self._accept_no_more()
         self._server.close()
         if self._handshakes is not None:
             self._handshakes.abort()
         if self._coordinator is not None:
             self._coordinator.close()
-        for connection in list(self._connections):
-            connection.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._connections:
-                    await asyncio.sleep(0.01)
+                await self._end_connections()
+        for connection in list(self._connections):
+            connection.abort()
+        await asyncio.sleep(0)  # asyncio closes their sockets in its next turn
         if self._transactions is not None:
             await self._transactions.stop()
+
+    async def _accept_no_more(self) -> None:
+        """Let connections that were just accepted be made: asyncio loses their sockets if its server is closed first.
+
+        uvloop does not, and has no reader to remove.
+        """
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener.fileno())
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+
+    async def _end_connections(self) -> None:
+        """Close the connections after their responses, also those that were accepted just before."""
+        while True:
+            for connection in list(self._connections):
+                connection.close()
+            await asyncio.sleep(0.01)
+            if not self._connections:
+                return
 
     def close(self) -> None:
         """Release the address."""

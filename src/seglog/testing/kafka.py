@@ -83,9 +83,8 @@ class KafkaBroker:
         self._services.close()
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # ends what is left of requests
+            runner.run(self._serve())
 
     async def _serve(self) -> None:
         await self._listener.start(self._services, self._tls)
