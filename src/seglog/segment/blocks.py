@@ -172,6 +172,15 @@ class BlockFile:
             sound = head is not None and head.number == number and head.plain_len == layout.plain_length(number)
             yield plain_start(number, layout.size_log) + layout.plain_length(number), not sound
 
+    def stored_end(self) -> int | None:
+        """Return where the blocks end in the file; None if one does not begin where the one before it ends."""
+        position = HEADER_BYTES
+        for place in self.layout.places:
+            if place is None or place.position != position:
+                return None
+            position += HEAD_BYTES + place.stored_len
+        return position
+
     def table(self) -> bytes | None:
         """Return the content of a `.blocks` file; None if a block was not found."""
         places = [place for place in self.layout.places if place is not None]

@@ -221,6 +221,9 @@ class SegmentCheck:
                 self._problem("block", f"block {number} is damaged: positions {begin} to {end}", position=begin)
             begin = end
             yield self._reached
+        if store.stored_end() != self.entry.stored and not any(one.kind == "block" for one in self.problems):
+            detail = f"its blocks are sound, but do not fill its {self.entry.stored} bytes one after the other"
+            self._problem("block", detail, position=HEADER_BYTES)
 
     def _end(self, store: File) -> int:
         size = store.size()
