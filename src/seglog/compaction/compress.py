@@ -101,7 +101,8 @@ class Rewrite:
         """Write everything after the file header; return the size of the store."""
         ahead, position, synced = Ahead(), HEADER_BYTES, 0
         stretches = [(start, min(start + STRETCH_BYTES, self._end)) for start in range(0, self._end, STRETCH_BYTES)]
-        calls = iter([partial(self._encoded, *stretch) for stretch in stretches])
+        encoder = _Encoder(self._source, self._codec, self._entry.salt, self._end)
+        calls = iter([partial(encoder.encoded, *stretch) for stretch in stretches])
         try:
             for call in islice(calls, THREADS + 2):
                 ahead.launch(call)
@@ -127,23 +128,6 @@ class Rewrite:
         head = None if self._codec is None else read_head(piece)
         if head is not None:
             self._places.append(BlockPlace(head.check, head.stored_len, position))
-
-    def _encoded(self, start: int, stop: int) -> list[bytes]:
-        """Return what becomes of the positions start..stop of the source: blocks, or its bytes."""
-        start = max(start, HEADER_BYTES)
-        plain = self._source.pread(stop - start, start)
-        if len(plain) < stop - start:
-            raise CorruptRecord(self._source.path, None, start + len(plain), "the store ends before it")
-        return [plain] if self._codec is None else list(self._blocks(self._codec, plain, start))
-
-    def _blocks(self, codec: Codec, plain: bytes, start: int) -> Iterator[bytes]:
-        salt = self._entry.salt
-        begin, number = start, start >> SIZE_LOG
-        while begin < start + len(plain):
-            end = min(plain_start(number, SIZE_LOG) + plain_limit(number, SIZE_LOG), self._end)
-            part = plain[begin - start : end - start]
-            yield encode_block(part, number, last=end == self._end, codec=codec, salt=salt, size_log=SIZE_LOG)
-            begin, number = end, number + 1
 
     # --- reading back -------------------------------------------------------------------------------------------
 
@@ -176,3 +160,29 @@ class Rewrite:
             index.pwrite(encode_dense_header(entry.base_offset, tally.records, entry.salt), 0)
         times = encode_times(marks, self._interval, entry.salt)
         self._output.create(entry.name(filename.TIMES)).pwrite(times, 0)
+
+
+class _Encoder:
+    """Encodes stretches of a store, on threads. It refers to nothing of the log: a thread may keep it for a moment."""
+
+    def __init__(self, source: File, codec: Codec | None, salt: int, end: int) -> None:
+        self._source = source
+        self._codec = codec
+        self._salt = salt
+        self._end = end
+
+    def encoded(self, start: int, stop: int) -> list[bytes]:
+        """Return what becomes of the positions start..stop of the source: blocks, or its bytes."""
+        start = max(start, HEADER_BYTES)
+        plain = self._source.pread(stop - start, start)
+        if len(plain) < stop - start:
+            raise CorruptRecord(self._source.path, None, start + len(plain), "the store ends before it")
+        return [plain] if self._codec is None else list(self._blocks(self._codec, plain, start))
+
+    def _blocks(self, codec: Codec, plain: bytes, start: int) -> Iterator[bytes]:
+        begin, number = start, start >> SIZE_LOG
+        while begin < start + len(plain):
+            end = min(plain_start(number, SIZE_LOG) + plain_limit(number, SIZE_LOG), self._end)
+            part = plain[begin - start : end - start]
+            yield encode_block(part, number, last=end == self._end, codec=codec, salt=self._salt, size_log=SIZE_LOG)
+            begin, number = end, number + 1
