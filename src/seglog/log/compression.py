@@ -73,9 +73,7 @@ class Compressor:
     def alter(self, codec: Compression) -> None:
         """Store the codec in the config; see Log.alter_compression."""
         live = self._state.live
-        config = replace(live.config, compression=codec)  # validates it
-        if config != live.config:
-            live.configure(config)
+        live.configure(replace(live.config, compression=codec))  # validates it
 
     def _run(
         self,

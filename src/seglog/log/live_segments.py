@@ -61,11 +61,12 @@ class LiveSegments:
         self._epoch_waits = catalog.must_note_epoch  # to be noted before the next record comes
         self._take(config)
         self._show()
-        if config != catalog.current.config:
-            self.configure(config)
+        self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
-        """Store this config with the log; for an open log only the retention may change."""
+        """Store this config with the log, if it is another; of an open log only retention and codec may change."""
+        if config == self.catalog.current.config:
+            return
         self.catalog.install(self.catalog.following(self.catalog.current.segments, config=config))
         self._take(config)
         self._show()

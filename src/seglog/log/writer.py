@@ -30,14 +30,13 @@ from seglog.log.appends.group import Appended, Draft, Group, Wanted, checked_row
 from seglog.log.appends.stream import Stream, append_stream, checked_stream
 from seglog.log.compaction import Compactor
 from seglog.log.compression import Compressor
-from seglog.log.copies import Copies, checked_copies
+from seglog.log.copies import Copies
 from seglog.log.fencing import fence
 from seglog.log.info import CompactionReport, CompressionReport, SegmentInfo
 from seglog.log.live_segments import LiveSegments
-from seglog.log.log import Log
-from seglog.log.mirroring import Mirroring, checked_timeout
+from seglog.log.mirrored import MirroredLog
+from seglog.log.mirroring import Mirroring
 from seglog.log.open_files import OpenFiles
-from seglog.log.pins import Pin
 from seglog.log.publishing import Publisher
 from seglog.log.staging import StagedSegment, checked_batch, checked_name
 from seglog.log.syncer import Syncer
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from seglog.log.repair.verify import Progress
 
 
-class LogWriter(Log):
+class LogWriter(MirroredLog):
     """A log that is open for writing."""
 
     def __init__(
@@ -328,46 +327,6 @@ class LogWriter(Log):
         """Return once every appended record survives power loss; see Log.sync."""
         self._syncer.sync()
 
-    # --- copies -------------------------------------------------------------------------------------------------
-
-    def mirrored(self, offset: int, copies: int = 1, *, timeout: float | None = None, epoch: int | None = None) -> None:
-        """Return once copies have the record; see Log.mirrored."""
-        offset, copies, timeout = checked_offset(offset), checked_copies(copies), checked_timeout(timeout)
-        epoch = None if epoch is None else checked_offset(epoch, "epoch")
-        if offset < 0 or (epoch is None and offset >= self.next_offset):
-            raise OffsetOutOfRange(offset, self.lowest_offset, self.next_offset)
-        since = self._mirroring.since(self._own_view(), offset, epoch)
-        if self.durable_offset <= offset:
-            self.sync()
-        self._mirroring.wait(self._own_view, offset, copies, timeout, since)
-
-    def _mirrored_since(self, offset: int, epoch: int | None) -> int:
-        return self._mirroring.since(self._own_view(), offset, epoch)
-
-    def _copies_with(self, offset: int, since: int) -> int:
-        return self._mirroring.count(self._own_view(), offset, since)
-
-    def _reports(self) -> dict[str, list[Pin]]:
-        return self._mirroring.copies.reports()
-
-    def _note_copy(self, name: str, pin: Pin, *, durable: bool) -> None:
-        if durable:
-            super()._note_copy(name, pin, durable=True)
-        self._mirroring.copies.report(name, pin, self.next_offset)
-
-    def _complete_at(self, name: str) -> int | None:
-        return self._mirroring.copies.complete_at(name)
-
-    def pin(self, name: str, offset: int) -> None:
-        """Register a follower or update its position; see Log.pin."""
-        super().pin(name, offset)
-        self._mirroring.copies.forget(name)
-
-    def unpin(self, name: str) -> None:
-        """Remove a follower; see Log.unpin."""
-        super().unpin(name)
-        self._mirroring.copies.forget(name)
-
     # --- structure ----------------------------------------------------------------------------------------------
 
     def publish(self, staged: Sequence[StagedSegment], *, query: str, batch: int) -> range | None:
@@ -416,9 +375,8 @@ class LogWriter(Log):
         live = self._state.live
         config = replace(live.config, retention=retention)  # validates the type
         config = replace(live.config, retention=retention.over(live.config.retention))
-        if config != live.config:
-            live.configure(config)
-            self._needs_keys = config.retention.needs_keys
+        live.configure(config)
+        self._needs_keys = config.retention.needs_keys
 
     @change
     def repair(self, progress: Progress | None = None) -> RepairReport:

@@ -39,7 +39,6 @@ from seglog.errors import (
     TopicNotFound,
 )
 from seglog.forks import Inheritable
-from seglog.format.cuts import Cuts
 from seglog.format.manifest import Role
 from seglog.log.locks.wait import patiently
 from seglog.log.locks.write_lock import TreeLock
@@ -49,6 +48,7 @@ from seglog.record import checked_text
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.groups import Groups
+from seglog.topic.groups_of_topics import groups_of
 from seglog.topic.layout import creation, deletion, description
 from seglog.topic.layout.names import checked_name, is_name, refuse_reserved
 from seglog.topic.layout.places import is_log
@@ -133,7 +133,7 @@ class Broker(Inheritable, Uncopied):
             self._offsets = resources.enter_context(self._open_offsets(resources))
             self._topics = OpenTopics(self._storage, self._lock, mode, expose, clock, archive)
             resources.callback(self._close_topics)
-            self._groups = self._load_groups()
+            self._groups = groups_of(self._offsets, self.topic, self._clock)
             self._transactions = Transactions(self._topics.at(DIRECTORY), self.topic, self._groups, clock)
             if mode == "a":
                 deletion.clear(self._storage)
@@ -341,7 +341,7 @@ class Broker(Inheritable, Uncopied):
         if self._mode == "a":
             return self._groups
         self._look_for_offsets()
-        return self._load_groups()
+        return groups_of(self._offsets, self.topic, self._clock)
 
     def _look_for_offsets(self) -> None:
         """Open the log of groups if it did not exist when this broker was opened to read."""
@@ -385,30 +385,6 @@ class Broker(Inheritable, Uncopied):
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
         )
-
-    def _load_groups(self) -> Groups:
-        return Groups(
-            self._offsets,
-            partitions=self._partitions,
-            clock=self._clock,
-            bounds=self._bounds,
-            records_from=self._records_from,
-            history=self._history,
-        )
-
-    def _partitions(self, name: str) -> int:
-        return self.topic(name).partitions
-
-    def _bounds(self, name: str, partition: int) -> tuple[int, int]:
-        log = self.topic(name).partition(partition)
-        return log.lowest_offset, log.next_offset
-
-    def _history(self, name: str, partition: int) -> tuple[str, Cuts]:
-        manifest = self.topic(name).partition(partition)._own_view().manifest
-        return f"{manifest.log_id:016x}", manifest.cuts
-
-    def _records_from(self, name: str, partition: int, offset: int) -> int:
-        return self.topic(name).partition(partition).records_from(offset)
 
     # --- all of it ----------------------------------------------------------------------------------------------
 
