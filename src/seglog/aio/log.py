@@ -6,8 +6,9 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -35,6 +36,20 @@ if TYPE_CHECKING:
     from seglog.log.backup import BackupReport
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress
+
+
+@contextmanager
+def _aborting(abort: Callable[[], bool] | None) -> Iterator[Callable[[], bool]]:
+    """Give an `abort` that is also true once the call is over, however it ended. Anything else is returned as it is."""
+    over = threading.Event()
+
+    def aborted() -> bool:
+        return over.is_set() or (abort is not None and abort())
+
+    try:
+        yield aborted if abort is None or callable(abort) else abort
+    finally:
+        over.set()
 
 
 class AsyncLog(AsyncReadableLog):
@@ -222,22 +237,15 @@ class AsyncLog(AsyncReadableLog):
 
         progress and abort are called on a thread. A cancelled call aborts the compaction, which changes nothing.
         """
-        cancelled = threading.Event()
-
-        def aborted() -> bool:
-            return cancelled.is_set() or (abort is not None and abort())
-
-        try:
+        with _aborting(abort) as aborted:
             return await self._read(
                 self.log.compact,
                 roll=roll,
                 generational=generational,
                 progress=progress,
-                abort=aborted if abort is None or callable(abort) else abort,
+                abort=aborted,
                 bytes_per_second=bytes_per_second,
             )
-        finally:
-            cancelled.set()
 
     async def plan_compaction(self, *, generational: bool = False) -> CompactionPlan:
         """Return what `compact` would do now; as Log.plan_compaction."""
@@ -260,22 +268,15 @@ class AsyncLog(AsyncReadableLog):
 
         progress and abort are called on a thread. A cancelled call aborts the pass.
         """
-        cancelled = threading.Event()
-
-        def aborted() -> bool:
-            return cancelled.is_set() or (abort is not None and abort())
-
-        try:
+        with _aborting(abort) as aborted:
             return await self._read(
                 self.log.compress,
                 codec,
                 max_bytes=max_bytes,
                 progress=progress,
-                abort=aborted if abort is None or callable(abort) else abort,
+                abort=aborted,
                 bytes_per_second=bytes_per_second,
             )
-        finally:
-            cancelled.set()
 
     # --- followers and operators ----------------------------------------------------------------------------------
 

@@ -58,12 +58,11 @@ def sealed_part(
         storage.make(filename.DIRECTORIES)
         file = storage.create(entry.name())
         end = _download(store, log, archived, entry, file)
-        whole = sealed_tail(
-            plain_file(file, entry), entry, end=end, next_offset=_end(entry, log), interval=interval, now=now
-        )
+        plain = plain_file(file, entry)
+        whole = sealed_tail(plain, entry, end=end, next_offset=_end(entry, log), interval=interval, now=now)
         if stop < _end(entry, log):
             end = open_sealed(storage, whole, interval=interval, heal=False).seek(stop)[0]
-            whole = sealed_tail(plain_file(file, entry), entry, end=end, next_offset=stop, interval=interval, now=now)
+            whole = sealed_tail(plain, entry, end=end, next_offset=stop, interval=interval, now=now)
         part = replace(whole, sealed_at=entry.sealed_at or now)
         write_lookups(storage, part, interval=interval)
         yield storage, part

@@ -25,7 +25,7 @@ from seglog.archive.urls import store_at
 from seglog.errors import LogNotFound, LogReadOnly, NotALog, StorageError
 from seglog.format import filename
 from seglog.storage import File, Lock, Storage, Subdirectory
-from seglog.storage.base import Buffer
+from seglog.storage.unchanged import UnchangedFile
 from seglog.topic.layout import description
 
 LOOK_SECONDS = 1.0
@@ -42,7 +42,7 @@ class Source(NamedTuple):
     data: bytes | None = None
 
 
-class ArchivedFile:
+class ArchivedFile(UnchangedFile):
     """A file of an archive, read in blocks through the cache. An active store grows with the archive."""
 
     def __init__(self, storage: ArchiveStorage, name: str, source: Source) -> None:
@@ -100,18 +100,6 @@ class ArchivedFile:
 
     def _refuse(self) -> NoReturn:
         raise LogReadOnly(errno.EROFS, "an archive is changed by archiving only", self.path)
-
-    def pwrite(self, data: Buffer, position: int) -> None:  # noqa: ARG002 - refused
-        """Raise LogReadOnly."""
-        self._refuse()
-
-    def pwritev(self, parts: Sequence[Buffer], position: int) -> None:  # noqa: ARG002 - refused
-        """Raise LogReadOnly."""
-        self._refuse()
-
-    def truncate(self, size: int) -> None:  # noqa: ARG002 - refused
-        """Raise LogReadOnly."""
-        self._refuse()
 
     def datasync(self) -> None:
         """Do nothing: what an archive has is durable."""

@@ -23,7 +23,7 @@ from seglog.archive.verifying import check_sealed
 from seglog.errors import ArchiveMismatch, StorageError
 from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry, Segments
-from seglog.segment.blocks import plain_store
+from seglog.segment.blocks import header_of, plain_store
 from seglog.storage import File, Storage
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class LogUpload:
 
     def _upload(self, entry: SegmentEntry, source: Storage) -> Placed:
         store = source.open(entry.name())
-        check_sealed(plain_store(source, entry, store), entry)
+        check_sealed(plain_store(source, entry, store, header_of(store)), entry)
         lookups = []
         for kind in filename.LOOKUPS:  # derived files: reading works without them, but slower
             if source.identity(entry.name(kind)) is not None:

@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from xxhash import xxh64
-
 from seglog.compaction.rate_limit import Pace
 from seglog.errors import CorruptRecord
 from seglog.format import filename
@@ -133,7 +131,7 @@ class Rewrite:
 
     def _check(self, result: File) -> None:
         """Read every record of the result, write the lookups. Raises CorruptRecord unless they are the entry's."""
-        entry, tally, digest = self._entry, Tally(self._interval), xxh64()
+        entry, tally = self._entry, Tally(self._interval)
         index = self._output.create(entry.name(filename.INDEX)) if entry.dense else None
         position, expected, reason = HEADER_BYTES, entry.base_offset, None
         for block in survey(
@@ -141,13 +139,13 @@ class Rewrite:
         ):
             if index is not None:
                 index.pwrite(block.entries, entry_position(tally.records))
-            digest.update(block.entries)
+            tally.digest.update(block.entries)
             tally.absorb(block)
             self._pace.step(block.position - position)
             position, expected, reason = block.position, block.next_offset, block.reason
         if reason is not None or position != self._end:
             raise CorruptRecord(self._source.path, expected, position, reason or "the store ends before it")
-        if tally.records != entry.records or entry.digest not in (None, digest.intdigest()):
+        if tally.records != entry.records or entry.digest not in (None, tally.digest.intdigest()):
             raise CorruptRecord(self._source.path, None, HEADER_BYTES, "its records are not those of the manifest")
         self._write_lookups(tally, index)
 

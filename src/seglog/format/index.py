@@ -127,7 +127,7 @@ def decode_blocks(data: bytes, salt: int) -> tuple[int, list[BlockPlace]] | None
     if entries is None:
         return None
     interval: int = _SPARSE_HEADER.unpack_from(data)[3]
-    return interval, [BlockPlace(*fields) for fields in DENSE_ENTRY.iter_unpack(entries)]
+    return interval, list(map(BlockPlace._make, DENSE_ENTRY.iter_unpack(entries)))
 
 
 def _decode_sparse(data: bytes, magic: bytes, size: int, salt: int) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -122,7 +122,8 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
     values = values_of(config)
     for name, given in changes.items():
         if name in CONSTANT:
-            _check_constant(name, given)
+            if given is not None:
+                _check_accepted(name, given, CONSTANT[name][0])
             continue
         if name in INTERNAL:
             _whole({name: given or "0"}, name)
@@ -149,9 +150,8 @@ def within(changes: Mapping[str, str | None], most_bytes: int) -> dict[str, str 
     return {name: value for name, value in changes.items() if name != MESSAGE_BYTES}
 
 
-def _check_constant(name: str, value: str | None) -> None:
-    accepted, _ = CONSTANT[name]
-    if value is not None and value not in accepted:
+def _check_accepted(name: str, value: str, accepted: Collection[str]) -> None:
+    if value not in accepted:
         raise ConfigError(f"{name} cannot be {value!r}; this server accepts {' or '.join(sorted(accepted))}")
 
 
@@ -186,9 +186,7 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
 
 
 def _codec(value: str) -> Compression:
-    if value not in CODECS:
-        accepted = " or ".join(sorted(CODECS.keys() | NO_CODEC))
-        raise ConfigError(f"{COMPRESSION} cannot be {value!r}; this server accepts {accepted}")
+    _check_accepted(COMPRESSION, value, CODECS.keys() | NO_CODEC)
     return CODECS[value]
 
 

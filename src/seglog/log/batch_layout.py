@@ -6,10 +6,13 @@ rows.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from seglog.format.store import HEADER_BYTES
 from seglog.segment.active import ActiveSegment
+
+if TYPE_CHECKING:
+    from seglog.arrow.encodable import EncodableRows
 
 
 class Rolling(Protocol):
@@ -39,11 +42,14 @@ class Rolling(Protocol):
         ...
 
 
-def check_widest(segments: Rolling, batch: Any) -> None:
-    """Raise RecordTooLarge, naming the row, if a record of the batch fits no segment."""
+def checked(segments: Rolling, batch: EncodableRows, *, needs_keys: bool) -> EncodableRows:
+    """Return a batch whose every row may be appended. Raises RecordTooLarge or KeyRequired, which name the row."""
     if batch.rows:
         row, length = batch.widest
         segments.check_size(length, row=row)
+    if needs_keys:
+        batch.check_keys()
+    return batch
 
 
 def fill(segments: Rolling, batch: Any) -> None:

@@ -31,7 +31,7 @@ from seglog.format import filename
 from seglog.format.index import encode_dense_header
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
-from seglog.log.batch_layout import check_widest, fill
+from seglog.log.batch_layout import checked, fill
 from seglog.log.repair.rebuild_manifest import read_or_rebuild
 from seglog.log.stage_names import names_below
 from seglog.record import checked_offset
@@ -201,10 +201,8 @@ class Stage:
         self._check_open()
         from seglog.arrow.convert import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
 
-        batch = ArrowBatch.prepare(data, now=self._clock())
-        check_widest(self, batch)
-        if self._config.retention.needs_keys:
-            batch.check_keys()
+        needs_keys = self._config.retention.needs_keys
+        batch = checked(self, ArrowBatch.prepare(data, now=self._clock()), needs_keys=needs_keys)
         self._open = False
         fill(self, batch)
         self._open = True

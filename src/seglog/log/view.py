@@ -205,11 +205,12 @@ class _Decode:
     def __init__(self, reader: SegmentReader, decode: Callable[..., Decoder], position: int, end: int) -> None:
         self._store, self._decode, self._size = reader.store, decode, reader.size
         self._mapped = None
-        if isinstance(reader.store, (BlockFile, RangedFile)):
+        if isinstance(reader.store, BlockFile):
+            self._size = _end_of(reader, end)
+        elif isinstance(reader.store, RangedFile):
             self._size = _end_of(reader, end)  # what follows is not there
-        if isinstance(reader.store, RangedFile):
             self._mapped = reader.store.map_range(position, self._size)
-        elif not isinstance(reader.store, BlockFile):
+        else:
             self._mapped = reader.store.map()
 
     def __call__(self, *, relative: int, position: int, stop: int, end: int | None) -> Decoder:

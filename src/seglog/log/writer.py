@@ -25,9 +25,10 @@ from seglog.errors import (
     StorageError,
 )
 from seglog.format.codec import HEAD_BYTES, encode_headers, record_length
-from seglog.log.appends.batch import append_batches, checked, prepared
+from seglog.log.appends.batch import append_batches, prepared
 from seglog.log.appends.group import Appended, Draft, Group, Wanted, checked_row, checked_rows
 from seglog.log.appends.stream import Stream, append_stream, checked_stream
+from seglog.log.batch_layout import checked
 from seglog.log.compaction import Compactor
 from seglog.log.compression import Compressor
 from seglog.log.copies import Copies

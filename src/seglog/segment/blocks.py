@@ -29,9 +29,9 @@ from seglog.format.blocks import (
 )
 from seglog.format.index import BlockPlace, decode_blocks, encode_blocks
 from seglog.format.manifest import SegmentEntry
-from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.format.store import HEADER_BYTES, StoreHeader, decode_header
 from seglog.storage import File, Storage
-from seglog.storage.base import Buffer
+from seglog.storage.unchanged import UnchangedFile
 
 HELD_BYTES = 16 * 1024 * 1024
 KEPT_BLOCKS = 4
@@ -52,6 +52,10 @@ class Layout(NamedTuple):
         """Return the bytes of a block before compression."""
         start = plain_start(number, self.size_log)
         return min(plain_limit(number, self.size_log), self.end - start)
+
+    def is_of(self, number: int, head: BlockHead) -> bool:
+        """Whether a head is that of a block."""
+        return (head.number, head.size_log, head.plain_len) == (number, self.size_log, self.plain_length(number))
 
 
 class _HeldBlocks:
@@ -81,7 +85,7 @@ class _HeldBlocks:
 _HELD = _HeldBlocks()
 
 
-class BlockFile:
+class BlockFile(UnchangedFile):
     """The plain bytes of a compressed store, read only. `file`: the compressed one; `layout`: where its blocks are.
 
     table: the content of the store's `.blocks` file, in any state; an entry is used only if the block confirms it.
@@ -144,8 +148,7 @@ class BlockFile:
         if found is None:
             return None
         head, plain = found
-        fits = head.number == number and head.size_log == layout.size_log and len(plain) == layout.plain_length(number)
-        return plain if fits else None
+        return plain if layout.is_of(number, head) else None
 
     def _stored(self, layout: Layout, number: int) -> bytes:
         place = layout.places[number]
@@ -169,7 +172,7 @@ class BlockFile:
         layout = self.layout
         for number in range(len(layout.places)):
             head = sound_head(self._stored(layout, number), salt=self._salt, path=self.path)
-            sound = head is not None and head.number == number and head.plain_len == layout.plain_length(number)
+            sound = head is not None and layout.is_of(number, head)
             yield plain_start(number, layout.size_log) + layout.plain_length(number), not sound
 
     def stored_end(self) -> int | None:
@@ -203,18 +206,6 @@ class BlockFile:
     def _refuse(self) -> NoReturn:
         raise StorageError(errno.EROFS, "a compressed store is never changed", self.path)
 
-    def pwrite(self, data: Buffer, position: int) -> None:  # noqa: ARG002 - refused
-        """Raise StorageError."""
-        self._refuse()
-
-    def pwritev(self, parts: Sequence[Buffer], position: int) -> None:  # noqa: ARG002 - refused
-        """Raise StorageError."""
-        self._refuse()
-
-    def truncate(self, size: int) -> None:  # noqa: ARG002 - refused
-        """Raise StorageError."""
-        self._refuse()
-
     def datasync(self) -> None:
         """Return once the compressed file is on the disk."""
         self.file.datasync()
@@ -226,12 +217,15 @@ class BlockFile:
 
 def plain_file(file: File, entry: SegmentEntry) -> File:
     """Return a sealed segment's store as a file of plain bytes: `file` itself if it is not compressed."""
-    return BlockFile(file, entry.salt) if _is_compressed(file, entry) else file
+    return BlockFile(file, entry.salt) if _is_compressed(header_of(file), entry) else file
 
 
-def plain_store(storage: Storage, entry: SegmentEntry, file: File) -> File:
-    """Return an open store of a log as `plain_file` does, with the `.blocks` file that is beside it."""
-    if not _is_compressed(file, entry):
+def plain_store(storage: Storage, entry: SegmentEntry, file: File, header: StoreHeader | None) -> File:
+    """Return an open store of a log as `plain_file` does, with the `.blocks` file that is beside it.
+
+    header: what `header_of` returns for the file.
+    """
+    if not _is_compressed(header, entry):
         return file
     try:
         blocks = storage.open(entry.name(filename.BLOCKS))
@@ -241,9 +235,13 @@ def plain_store(storage: Storage, entry: SegmentEntry, file: File) -> File:
     return BlockFile(file, entry.salt, table)
 
 
-def _is_compressed(file: File, entry: SegmentEntry) -> bool:
+def header_of(file: File) -> StoreHeader | None:
+    """Return the header of a store, in either form; None if it is damaged."""
+    return decode_header(file.pread(HEADER_BYTES, 0), file.path)
+
+
+def _is_compressed(header: StoreHeader | None, entry: SegmentEntry) -> bool:
     """Whether a store has blocks: by its header, or, if that is damaged, by its entry."""
-    header = decode_header(file.pread(HEADER_BYTES, 0), file.path)
     return entry.compressed if header is None else header.blocks
 
 

@@ -24,8 +24,8 @@ from seglog.format.index import (
     unpack_marks,
 )
 from seglog.format.manifest import SegmentEntry
-from seglog.format.store import HEADER_BYTES, decode_header
-from seglog.segment.blocks import BlockFile, plain_store
+from seglog.format.store import HEADER_BYTES
+from seglog.segment.blocks import BlockFile, header_of, plain_store
 from seglog.segment.lookup import DenseLookup, Lookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.resync import find_next
@@ -52,14 +52,14 @@ def open_store(storage: Storage, entry: SegmentEntry, *, writable: bool = False)
             f"{storage.path}/{entry.name()}: the store of offsets {entry.base_offset} up to "
             f"{entry.next_offset or 'the end'} is missing; run `seglog repair` to go on without it"
         ) from error
-    header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+    header = header_of(store)
     if header is not None and header.salt != entry.salt:
         raise CorruptLog(
             f"{store.path}: this is not the file that the manifest names (its salt differs); restore that file, or run "
             "`seglog repair` to go on without it"
         )
     if not writable:
-        return plain_store(storage, entry, store)
+        return plain_store(storage, entry, store, header)
     if header is not None and header.blocks:
         raise CorruptLog(
             f"{store.path}: the manifest names a compressed store as the one to append to, which no log does; restore "

@@ -18,7 +18,7 @@ from seglog.format.blocks import HEAD_BYTES
 from seglog.format.manifest import Manifest
 from seglog.format.manifest_changes import decode_file
 from seglog.format.store import HEADER_BYTES
-from seglog.segment.blocks import BlockFile, plain_store
+from seglog.segment.blocks import BlockFile, header_of, plain_store
 from seglog.segment.sealed import rules_of
 from seglog.segment.walk import StoreWalk
 from seglog.storage import MemoryStorage
@@ -85,7 +85,8 @@ def spans_of(files: Files) -> list[Span]:
     spans = []
     storage = storage_of(files)
     for entry in manifest_of(files).segments:
-        store = plain_store(storage, entry, storage.open(entry.name()))
+        found = storage.open(entry.name())
+        store = plain_store(storage, entry, found, header_of(found))
         end = entry.bytes or store.size()
         walk = StoreWalk(store, rules_of(entry), position=HEADER_BYTES, end=end, expected=entry.base_offset)
         for one, _, length in walk:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
@@ -433,23 +433,21 @@ class Topic(ReadableTopic):
 
         Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
         """
-        for number, log in enumerate(self._logs):
-            try:
-                log.alter_retention(retention)
-            except Exception as error:
-                error.add_note(f"partitions below {number} of topic {self.name!r} already have the new retention")
-                raise
+        self._alter_each("retention", lambda log: log.alter_retention(retention))
 
     def alter_compression(self, codec: Compression) -> None:
         """Change the codec of every partition permanently, also of those added later; see `Log.alter_compression`.
 
         Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
         """
+        self._alter_each("codec", lambda log: log.alter_compression(codec))
+
+    def _alter_each(self, what: str, alter: Callable[[Log], None]) -> None:
         for number, log in enumerate(self._logs):
             try:
-                log.alter_compression(codec)
+                alter(log)
             except Exception as error:
-                error.add_note(f"partitions below {number} of topic {self.name!r} already have the new codec")
+                error.add_note(f"partitions below {number} of topic {self.name!r} already have the new {what}")
                 raise
 
     # --- the end ------------------------------------------------------------------------------------------------

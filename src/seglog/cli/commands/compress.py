@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from seglog.cli.frame import Args, Command, option
@@ -39,8 +38,7 @@ def _compress(args: Args) -> int:
 def _say_compressed(args: Args, number: int | None, done: CompressionReport, seconds: float) -> None:
     if args.json:
         named = {} if number is None else {"partition": number}
-        errors = [str(error) for error in done.damaged]
-        output.say_json({**named, **asdict(done), "damaged": errors, "seconds": round(seconds, 3)})
+        output.say_json(named | output.plain(done) | {"seconds": round(seconds, 3)})
         return
     for error in done.damaged:
         output.note(f"not compressed: {error}")

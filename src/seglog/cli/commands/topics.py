@@ -59,24 +59,23 @@ def _create(args: Args) -> int:
 
 def _alter(args: Args) -> int:
     settle(args, "name")
+    kept = set(config_given(args)) - {"compression"}  # options of the retention
     with root_to_change(args, f"PATCH /topics/{args.name}") as root:
         stored = root.config(args.name)
         config = config_over(args, lambda: stored)
         if config is None and args.partitions is None:
             raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
         facts = root.add_partitions(args.name, args.partitions) if args.partitions is not None else {}
-        if config is not None and config.retention != stored.retention:
+        if config is not None and kept:
             facts = root.alter(args.name, config.retention)
         if config is not None and args.compression is not None:
             facts = root.alter_compression(args.name, config.compression)
-        if config is not None and not facts:  # it has all of this already
-            facts = root.topic(args.name)
     if args.json:
         output.say_json(facts)
         return Exit.OK
     if args.partitions is not None:
         output.say(f"{args.name} has {format_count(facts['partitions'], 'partition')}")
-    if set(config_given(args)) - {"compression"}:
+    if kept:
         output.say(f"{args.name} keeps {_row(facts)[-1]}")
     if args.compression is not None:
         output.say(f"{args.name} has the codec {args.compression}{_codec_note(args)}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from seglog.cli.frame import Args, Command, argument, flag
 from seglog.cli.location import SERVER, Local, Remote, client_for, locate
@@ -21,7 +20,7 @@ from seglog.terminal.units import format_count, format_size, parse_offset
 if TYPE_CHECKING:
     from seglog.client.models import Bounds
     from seglog.client.topic import RemoteTopic
-    from seglog.log.info import SegmentInfo
+    from seglog.format.segment_entry import SegmentEntry
     from seglog.log.log import Log
 
 
@@ -142,7 +141,7 @@ def _expire(args: Args) -> int:
     with logs_to_read(place) as logs:  # never creates a log, which opening for writing would
         if args.dry_run:
             going = {number: _expirable(log) for number, log in logs.items()}
-            sizes = {number: (len(of), sum(segment.bytes for segment in of)) for number, of in going.items()}
+            sizes = {number: (len(of), sum(segment.disk_bytes for segment in of)) for number, of in going.items()}
             return _expired(args, sizes, place)
     with logs_to_change(args, place) as logs:
         return _expired(args, {number: _expire_one(log) for number, log in logs.items()}, place)
@@ -155,14 +154,14 @@ def _expire_one(log: Log) -> tuple[int, int]:
     return dropped, max(before - log.size, 0)  # a roll adds the head of a segment
 
 
-def _expirable(log: Log) -> tuple[SegmentInfo, ...]:
+def _expirable(log: Log) -> tuple[SegmentEntry, ...]:
+    """Return the sealed segments that `expire` would drop."""
     from seglog.log.retention import select_expired
 
-    sealed = [segment for segment in log.segments if segment.sealed_at is not None]
-    active_bytes = sum(segment.bytes for segment in log.segments) - sum(segment.bytes for segment in sealed)
-    places = [SimpleNamespace(base_offset=0, sealed_at=one.sealed_at, disk_bytes=one.bytes) for one in sealed]
-    entries = cast(Any, places)  # select_expired reads nothing else
-    return tuple(sealed[: select_expired(entries, active_bytes, log.config.retention, system_clock())])
+    view = log._own_view()
+    entries = view.manifest.segments[:-1]
+    going = select_expired(entries, view.active.size, view.manifest.config.retention, system_clock())
+    return tuple(entries[:going])
 
 
 def _expired(args: Args, dropped: Mapping[int, tuple[int, int | None]], place: Local | Remote) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from seglog.config import MAX_OFFSET
 from seglog.errors import LogPoisoned, StorageError
-from seglog.log.batch_layout import check_widest, fill
+from seglog.log.batch_layout import checked, fill
 from seglog.log.writer_state import OPEN, WriterState
 
 if TYPE_CHECKING:
@@ -33,14 +33,6 @@ def prepared(live: LiveSegments, data: Any, *, needs_keys: bool, clock: Clock) -
 
     batches = map(prepare, pieces_of(data))
     return chain((next(batches),), batches)
-
-
-def checked(live: LiveSegments, rows: EncodableRows, *, needs_keys: bool) -> EncodableRows:
-    """Return rows that this log accepts. Raises RecordTooLarge or KeyRequired, which name the row."""
-    check_widest(live, rows)
-    if needs_keys:
-        rows.check_keys()
-    return rows
 
 
 def append_batches(state: WriterState, batches: Iterator[EncodableRows]) -> range:

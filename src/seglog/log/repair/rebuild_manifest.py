@@ -32,7 +32,7 @@ from seglog.log.repair.file_identity import (
     stores_of,
 )
 from seglog.log.role_file import read_role
-from seglog.segment.blocks import BlockFile, plain_store
+from seglog.segment.blocks import BlockFile, header_of, plain_store
 from seglog.segment.lookup import SparseLookup
 from seglog.segment.manifest_entries import cut_entry
 from seglog.segment.reader import SegmentReader
@@ -216,12 +216,11 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
     """Yield every store whose identity is known, with the figures of its records."""
     for name, parsed in stores_of(storage.names()):
         store = storage.open(name)
-        header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+        header = header_of(store)
         entry = known.get(parsed.number)
         if entry is not None and entry.sealed:
-            yield _Candidate(
-                entry, plain_store(storage, entry, store), header.log_id if header else 0, header.span if header else 0
-            )
+            plain = plain_store(storage, entry, store, header)
+            yield _Candidate(entry, plain, header.log_id if header else 0, header.span if header else 0)
         elif header is not None:
             fresh = SegmentEntry(
                 base_offset=parsed.base_offset,
@@ -231,7 +230,7 @@ def _candidates(storage: Storage, known: dict[int, SegmentEntry], now: int) -> I
                 dense=False,
                 stored=store.size() if header.blocks else None,
             )
-            store = plain_store(storage, fresh, store)
+            store = plain_store(storage, fresh, store, header)
             if isinstance(store, BlockFile):
                 fresh = replace(fresh, codec=store.codec)
             yield _Candidate(_counted(fresh, store, now, header.span), store, header.log_id, header.span)

@@ -23,7 +23,7 @@ from seglog.log.repair.rebuild_manifest import read_or_rebuild
 from seglog.log.repair.reports import Problem, VerifyReport
 from seglog.log.repair.verify import Progress, verify_storage
 from seglog.segment.active import ActiveSegment, create_segment
-from seglog.segment.blocks import plain_store
+from seglog.segment.blocks import header_of, plain_store
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
 from seglog.segment.sealed import read_whole, rules_of, write_lookups
@@ -291,7 +291,8 @@ class Repair:
 
     def _salvage(self, entry: SegmentEntry) -> Iterator[SegmentEntry]:
         """Copy the readable records of a sealed segment to a new store; yield its entry unless no record is left."""
-        old = plain_store(self.storage, entry, self.storage.open(entry.name()))
+        found = self.storage.open(entry.name())
+        old = plain_store(self.storage, entry, found, header_of(found))
         fresh = self._new_entry(entry.base_offset, dense=False)
         end_offset = entry.next_offset or entry.base_offset
         self._salvaged_end = end_offset

@@ -23,14 +23,14 @@ from seglog.format.index import (
     entry_position,
 )
 from seglog.format.manifest import Manifest, SegmentEntry
-from seglog.format.store import HEADER_BYTES, decode_header
+from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.log.catalog import read_manifest
 from seglog.log.journal import read_file
 from seglog.log.repair.file_identity import head_of
 from seglog.log.repair.rebuild_manifest import examine
 from seglog.log.repair.reports import Gap, Problem, VerifyReport
 from seglog.record import checked_callable
-from seglog.segment.blocks import BlockFile, plain_store
+from seglog.segment.blocks import BlockFile, header_of, plain_store
 from seglog.segment.resync import Found, find_record
 from seglog.segment.sealed import read_whole, rules_of
 from seglog.segment.stats import Tally, survey
@@ -150,10 +150,11 @@ class SegmentCheck:
             span = f"offsets {self.entry.base_offset} to {self.entry.next_offset or 'the end'}"
             self._lose_rest("missing", f"the store of {span} is missing")
             return
-        self._check_header(store)
+        header = header_of(store)
+        self._check_header(header)
         if any(problem.kind == "foreign" for problem in self.problems):
             return
-        store = plain_store(self.storage, self.entry, store)
+        store = plain_store(self.storage, self.entry, store, header)
         if isinstance(store, BlockFile):
             yield from self._check_blocks(store)
         end = self._end(store)
@@ -203,8 +204,7 @@ class SegmentCheck:
         indexed = max(size - DENSE_HEADER_BYTES, 0) // ENTRY_BYTES
         return self.entry.base_offset + indexed if indexed else None
 
-    def _check_header(self, store: File) -> None:
-        header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+    def _check_header(self, header: StoreHeader | None) -> None:
         if header is None:
             self._problem("header", "the store's header is damaged", position=0)
         elif header.salt != self.entry.salt:

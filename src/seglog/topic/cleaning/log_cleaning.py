@@ -50,17 +50,19 @@ class Care:
 
     def due(self, now: int) -> Standing | None:
         """Return the log's standing if a compaction is due and need not wait after a failure, else None."""
-        trouble = self._troubles.get("compaction")
-        if not self._able or self._standing is None or self._standing.due is None:
-            return None
-        return None if trouble is not None and trouble.waits(now) else self._standing
+        standing = self._ready("compaction", now)
+        return None if standing is None or standing.due is None else standing
 
     def to_compress(self, now: int) -> int:
         """Return the bytes that wait for compression; 0 also if it waits after a failure."""
-        trouble = self._troubles.get("compression")
-        if not self._able or self._standing is None or (trouble is not None and trouble.waits(now)):
-            return 0
-        return self._standing.to_compress
+        standing = self._ready("compression", now)
+        return 0 if standing is None else standing.to_compress
+
+    def _ready(self, work: Work, now: int) -> Standing | None:
+        """Return the log's standing if this work need not wait after a failure, else None."""
+        trouble = self._troubles.get(work)
+        waits = trouble is not None and trouble.waits(now)
+        return None if waits or not self._able else self._standing
 
     def is_due_again(self, now: int) -> bool:
         """Whether the last pass of a kind changed something and the next one is already due.
