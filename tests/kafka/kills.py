@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,9 @@ class IdempotentConfluent:
         if error is not None:
             self.unknown.add(int(message.value()))
 
+    def close(self) -> None:
+        """Nothing is left open: librdkafka ends with the object."""
+
 
 class IdempotentAioKafka:
     """aiokafka, with an event loop of its own."""
@@ -103,6 +106,10 @@ class IdempotentAioKafka:
 
         self._runner.run(send())
 
+    def close(self) -> None:
+        with closing(self._runner):
+            self._runner.run(self._producer.stop())
+
 
 class Idempotent:
     """One producer for all batches of a client, as sequences count only within one."""
@@ -115,6 +122,9 @@ class Idempotent:
         numbers = range(self.sent, self.sent + BATCH)
         self._producer.send(self.topic, numbers)
         self.sent += BATCH
+
+    def close(self) -> None:
+        self._producer.close()
 
     def check(self, kafka: KafkaServer) -> dict[str, int]:
         found = values(kafka, self.topic)
@@ -166,9 +176,14 @@ class Transactional:
         except Exception:  # noqa: BLE001 - the producer is done; the next one of its id aborts what is open
             if not commit:
                 self.outcomes[self.number] = "aborted"  # whatever the client knows
+            self.close()
+
+    def close(self) -> None:
+        """End the producer, which may have failed before."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
             with suppress(Exception):
-                self._producer.__exit__()
-            self._producer = None
+                producer.__exit__()
 
     def finish(self) -> None:
         """Commit one more transaction: what was open before is ended then."""
@@ -234,6 +249,7 @@ def run(root: Path, seconds: float, seed: int) -> dict[str, dict[str, int]]:
         for load in loads:
             if isinstance(load, Transactional):
                 load.finish()
+            load.close()
         return {"all": {"kills": kills}} | {load.topic: load.check(kafka) for load in loads}
     finally:
         kafka.stop()

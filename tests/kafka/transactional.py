@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, Self
 
 import aiokafka
@@ -159,8 +160,8 @@ class TransactionalAioKafka:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._call(self.producer.stop())
-        self._runner.close()
+        with closing(self._runner):
+            self._call(self.producer.stop())
 
     def begin(self) -> None:
         self._call(self.producer.begin_transaction())
