@@ -350,6 +350,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             master="local[2]",
             config={
                 "spark.sql.shuffle.partitions": "2",
+                # What reads ten rows is interpreted sooner than compiled. Jobs in processes of their own compile.
+                "spark.sql.codegen.wholeStage": "false",
+                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
                 "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             },
         )

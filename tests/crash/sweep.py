@@ -85,7 +85,7 @@ class Trial(Protocol):
         ...
 
 
-STEPS = [pytest.param(3, marks=pytest.mark.proof), pytest.param(1, marks=pytest.mark.deep)]
+STEPS = [pytest.param(7, marks=pytest.mark.proof), pytest.param(1, marks=pytest.mark.deep)]
 
 
 class Counts(NamedTuple):
@@ -121,8 +121,8 @@ def sweep(
 ) -> Counts:
     """Run a scenario with each fault at its first call, its second, and so on until it meets none any more.
 
-    mend: what an operator does first to a log that is left. step: 3 lets a fault strike at every third call, the next
-    fault at the calls after those, so that each call meets a third of the faults.
+    mend: what an operator does first to a log that is left. step: 7 lets a fault strike at every seventh call, the next
+    fault at the calls after those, so that each call meets a seventh of the faults.
     """
     seen: set[Hashable] = set()
     with begin(None) as trial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -41,6 +41,12 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(bytes(data))
 
 
+def unreadable(log: Log, before: list[seglog.Record], entry: Any) -> set[int]:
+    """Return which of a segment's records, and of a tenth of all others, cannot be read."""
+    tried = [one for one in before if entry.base_offset <= one.offset < entry.next_offset or one.offset % 10 == 0]
+    return {one.offset for one in tried} - readable(log, tried)
+
+
 def readable(log: Log, before: list[seglog.Record]) -> set[int]:
     found = set()
     for one in before:
@@ -52,6 +58,7 @@ def readable(log: Log, before: list[seglog.Record]) -> set[int]:
     return found
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("lose_table", [False, True])
 @pytest.mark.parametrize("byte", [0, 8, 12, 16, 20, 21, 22, 40])
 def test_a_damaged_block_costs_its_records_and_no_other(path: Path, byte: int, *, lose_table: bool) -> None:
@@ -64,7 +71,7 @@ def test_a_damaged_block_costs_its_records_and_no_other(path: Path, byte: int, *
     if lose_table:
         (path / entry.name(filename.BLOCKS)).unlink()
     with seglog.open(path) as log:
-        lost = {one.offset for one in before} - readable(log, before)
+        lost = unreadable(log, before, entry)
         assert lost
         assert max(lost) - min(lost) == len(lost) - 1
         whole = {one.offset for one in before}

@@ -132,6 +132,7 @@ def flips(files: dict[str, bytes]) -> Iterator[tuple[str, int, dict[str, bytes]]
             yield name, bit // 8, {**files, name: bytes(flipped)}
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", ATTACKED)
 def test_a_flipped_bit_is_noticed_everywhere_but_in_the_padding(name: str) -> None:
     truth, unnoticed = told(name), set()

@@ -58,7 +58,12 @@ def goes_on(source: Any, target: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sample", "every"), [pytest.param(2, 16, id="few"), pytest.param(40, 1, marks=pytest.mark.proof, id="many")]
+    ("sample", "every"),
+    [
+        pytest.param(2, 16, id="few"),
+        pytest.param(12, 1, marks=pytest.mark.proof, id="many"),
+        pytest.param(40, 1, marks=pytest.mark.deep, id="most"),
+    ],
 )
 def test_a_copy_goes_on_after_power_loss_at_any_moment(sample: int, every: int, tell: Tell) -> None:
     source, disk, seen = MemoryStorage(), Disk(recording=True), set[int]()

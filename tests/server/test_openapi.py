@@ -118,7 +118,7 @@ def with_token(directory: Path) -> tuple[Path, dict[str, str]]:
     return file, {"Authorization": f"Bearer {token}"}
 
 
-@pytest.mark.parametrize(("examples", "least"), [(2, 500), pytest.param(4, 1000, marks=pytest.mark.proof)])
+@pytest.mark.parametrize(("examples", "least"), [(2, 500), pytest.param(4, 1000, marks=pytest.mark.deep)])
 def test_the_server_answers_as_its_description_says(serve_with, examples, least):
     check(serve_with(limits=LIMITS), examples, {}, least)
 
@@ -126,7 +126,7 @@ def test_the_server_answers_as_its_description_says(serve_with, examples, least)
 @pytest.mark.proof
 def test_a_server_with_tokens_answers_so_too_and_lets_nobody_in_without(serve_with, tmp_path):
     tokens, headers = with_token(tmp_path)
-    check(serve_with(limits=LIMITS, tokens=str(tokens)), 10, headers)
+    check(serve_with(limits=LIMITS, tokens=str(tokens)), 4, headers)
 
 
 @pytest.mark.deep

@@ -58,14 +58,15 @@ def test_a_job_in_a_virtual_environment_that_is_not_activated_imports_seglog_and
 
 
 @pytest.mark.needs("java")
-@pytest.mark.proof
+@pytest.mark.deep
 def test_a_session_that_runs_already_is_given_this_python_by_register(tmp_path: Path) -> None:
     assert "[b'v'] 1" in run(tmp_path, sys.executable, "job.py", "register", str(tmp_path / "t"))
 
 
 @pytest.mark.needs("java")
-@pytest.mark.proof
-@pytest.mark.parametrize("way", ["neither", "import"])
+@pytest.mark.parametrize(
+    "way", [pytest.param("neither", marks=pytest.mark.deep), pytest.param("import", marks=pytest.mark.proof)]
+)
 def test_spark_submit_by_its_absolute_path_takes_the_python_of_the_environment(tmp_path: Path, way: str) -> None:
     submit = Path(sys.executable).parent / "spark-submit"
     told = run(tmp_path, str(submit), "job.py", way, str(tmp_path / "t"), PYSPARK_PYTHON=sys.executable)

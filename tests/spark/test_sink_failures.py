@@ -54,7 +54,7 @@ def test_a_driver_killed_at_any_place_of_the_publication_loses_and_repeats_nothi
 
 
 @pytest.mark.needs("java")
-@pytest.mark.proof
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_state_survives_two_kills(tmp_path: Path) -> None:
     counts = told_by("kill_loop.py", tmp_path, "--kills", "2", "--kinds", "worker,session", seconds=850)[-1]

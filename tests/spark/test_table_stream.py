@@ -225,8 +225,13 @@ KILLED = """
 """
 
 
-@pytest.mark.proof
-@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(1, marks=pytest.mark.deep, id="in the table"),
+        pytest.param(4, marks=pytest.mark.proof, id="in the log"),
+    ],
+)
 def test_a_stream_killed_in_the_table_or_in_the_log_continues(spark: SparkSession, case: Case, batch: int) -> None:
     for text in ("a", "b"):  # four files: batches 0 to 3
         case.append(60, text)
