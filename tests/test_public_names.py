@@ -173,6 +173,7 @@ def test_the_config_has_these_options() -> None:
         "unkeyed",
         "after",
         "copies",
+        "timestamps",
     ]
     assert seglog.LogConfig().segment_bytes == 1024**3
     assert seglog.LogConfig().buffer_bytes == 0

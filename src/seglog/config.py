@@ -142,6 +142,8 @@ class Retention(_Fields):
             (seglog.table). Without a table nothing is deleted. "none": they wait for no table.
         copies: Copies that must have a record before an append of a Kafka client with acks=all is answered, 0 to 100:
             min.insync.replicas less one.
+        timestamps: Of the records that Kafka's clients produce: "given", their own; "server", the time of the server
+            when it accepts them, which is message.timestamp.type=LogAppendTime.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
@@ -158,6 +160,7 @@ class Retention(_Fields):
     unkeyed: Literal["reject", "keep"] = "reject"
     after: Literal["none", "table"] = "none"
     copies: int = 0
+    timestamps: Literal["given", "server"] = "given"
 
     def __post_init__(self) -> None:
         if self.bytes is not None:
@@ -170,6 +173,8 @@ class Retention(_Fields):
             raise ConfigError(f'retention.unkeyed must be "reject" or "keep", not {_shown(self.unkeyed)}')
         if self.after not in ("none", "table"):
             raise ConfigError(f'retention.after must be "none" or "table", not {_shown(self.after)}')
+        if self.timestamps not in ("given", "server"):
+            raise ConfigError(f'retention.timestamps must be "given" or "server", not {_shown(self.timestamps)}')
         for name in ("delete_retention", "min_compaction_lag", "max_compaction_lag"):
             if getattr(self, name) is not None or name != "max_compaction_lag":
                 _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
@@ -195,14 +200,16 @@ class Retention(_Fields):
         return self.compact and self.unkeyed == "reject"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values. `after` and `copies` only if set: earlier versions do not know them, and must not open
-        a log with them.
+        """Return plain values. `after`, `copies` and `timestamps` only if set: earlier versions do not know them, and
+        must not open a log with them.
         """
         values = dataclasses.asdict(self)
         if self.after == "none":
             del values["after"]
         if not self.copies:
             del values["copies"]
+        if self.timestamps == "given":
+            del values["timestamps"]
         return values
 
     @property

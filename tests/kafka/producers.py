@@ -36,14 +36,19 @@ class Raw:
 
     def send_batch(self, topic, sequence, values, *, partition=0, producer=None, epoch, attributes):
         """Send a batch; return (error code, offset)."""
+        place = {"partition": partition, "producer": producer}
+        found = self.answer(topic, sequence, values, epoch=epoch, attributes=attributes, **place)
+        return found["error_code"], found["base_offset"]
+
+    def answer(self, topic, sequence, values, *, partition=0, producer=None, epoch, attributes):
+        """Send a batch; return the answer for the partition."""
         target = io.BytesIO()
         records = kio_records([(1000, None, value, ()) for value in values])
         head = {"producer_id": producer or self.id, "producer_epoch": epoch, "base_sequence": sequence}
         write_batch(target, NewRecordBatch(records=records, attributes=attributes, partition_leader_epoch=0, **head))
         data = [{"name": topic, "partition_data": [{"index": partition, "records": target.getvalue()}]}]
         found = self.ask(PRODUCE, 8, transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=data)
-        answer = found["responses"][0]["partition_responses"][0]
-        return answer["error_code"], answer["base_offset"]
+        return found["responses"][0]["partition_responses"][0]
 
 
 class RawProducer(Raw):

@@ -20,9 +20,9 @@ from kio.records.writers import write_batch
 import seglog
 from seglog.kafka.records.compression import decompressed
 from seglog.kafka.records.decode import decode, head_of
-from seglog.kafka.records.encode import encode
+from seglog.kafka.records.encode import encode, next_offset_of
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
-from seglog.kafka.records.layout import HEAD_BYTES
+from seglog.kafka.records.layout import HEAD_BYTES, LOG_APPEND_TIME
 
 UTC = datetime.UTC
 NOW = 1_800_000_000_000_000
@@ -123,6 +123,18 @@ def test_offsets_too_far_apart_are_split_into_batches():
     assert [(one[0], one[1]) for one in heads] == [(0, 5), (2**31 + 4, 1), (2**40, 0)]
 
 
+def test_a_batch_of_the_servers_time_has_one_for_all_records():
+    log = seglog.open(seglog.MemoryStorage())
+    for time in (5000, 5999, 6000, 5000, 7000, 7000):
+        log.append(b"v", timestamp=time)
+    [batch] = log.batches()
+    parts = list(encode(batch, 0, stamped=True))
+    assert [next_offset_of(part) for part in parts] == [2, 3, 4, 6]
+    found = [one for part in parts for one in MemoryRecords(bytes(part)).next_batch()]
+    assert [one.timestamp for one in found] == [5, 5, 6, 5, 7, 7]
+    assert {one.timestamp_type for one in found} == {1}
+
+
 def head_of_sparse(data):
     return struct.unpack_from(">q", data)[0], struct.unpack_from(">i", data, 23)[0]
 
@@ -187,6 +199,13 @@ def test_older_formats_and_several_batches_are_refused():
     for size in (0, 16, 30, 60):
         with pytest.raises(DamagedBatch):
             head_of(memoryview(kio_batch([(1000, b"k", b"v", ())]))[:size])
+
+
+def test_a_producer_cannot_claim_that_its_time_is_the_servers():
+    data = bytearray(kio_batch([(1000, b"k", b"v", ())]))
+    struct.pack_into(">h", data, 21, LOG_APPEND_TIME)
+    sealed = with_checksum(data)
+    assert decode(sealed, head_of(sealed), now=NOW, most=MOST).arrow["timestamp"].to_pylist() == [1_000_000]
 
 
 def test_a_record_without_a_time_gets_the_present_one():

@@ -42,6 +42,7 @@ BAD_RETENTION: dict[str, list[object]] = {
     "unkeyed": ["drop", None, True, []],
     "after": ["archive", None, True, []],
     "copies": [-1, 101, 1.5, None, True],
+    "timestamps": ["LogAppendTime", None, True],
 }
 
 

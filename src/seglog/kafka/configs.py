@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from seglog.config import Compression, LogConfig
 from seglog.errors import ConfigError
@@ -17,6 +17,8 @@ MESSAGE_BYTES = "max.message.bytes"
 MOST_LAG_MS = 2**63 - 1
 COMPRESSION = "compression.type"
 CODECS: dict[str, Compression] = {"uncompressed": "none", "lz4": "lz4", "zstd": "zstd"}
+TIMESTAMPS = "message.timestamp.type"
+STAMPS: dict[str, Literal["given", "server"]] = {"CreateTime": "given", "LogAppendTime": "server"}
 NO_CODEC = frozenset({"producer", "gzip", "snappy"})
 """Values of compression.type that are accepted without effect: segments have no such codec."""
 
@@ -40,6 +42,10 @@ def _compression(config: LogConfig) -> str:
     return "uncompressed" if config.compression == "none" else config.compression
 
 
+def _timestamps(config: LogConfig) -> str:
+    return next(shown for shown, stored in STAMPS.items() if stored == config.retention.timestamps)
+
+
 def _ms(seconds: object, none: int = NEVER) -> str:
     return str(none if seconds is None else round(float(seconds) * 1000))  # type: ignore[arg-type] # settled to float
 
@@ -55,6 +61,7 @@ SETTINGS: dict[str, Setting] = {
     "flush.messages": Setting(lambda config: _number(config.flush_records, MOST_LAG_MS), LONG, fixed=True),
     "flush.ms": Setting(lambda config: _ms(config.flush_interval, MOST_LAG_MS), LONG, fixed=True),
     "max.compaction.lag.ms": Setting(lambda config: _ms(config.retention.max_compaction_lag, MOST_LAG_MS), LONG),
+    TIMESTAMPS: Setting(_timestamps, STRING),
     "min.cleanable.dirty.ratio": Setting(lambda config: str(float(config.retention.min_dirty_ratio)), DOUBLE),
     "min.compaction.lag.ms": Setting(lambda config: _ms(config.retention.min_compaction_lag), LONG),
     "min.insync.replicas": Setting(lambda config: str(config.retention.copies + 1), INT),
@@ -64,14 +71,11 @@ SETTINGS: dict[str, Setting] = {
     "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG, fixed=True),
 }
 CONSTANT: dict[str, tuple[frozenset[str], int]] = {  # which values are accepted: the first is shown
-    "message.timestamp.type": (frozenset({"CreateTime"}), STRING),
     "preallocate": (frozenset({"false"}), BOOLEAN),
     "unclean.leader.election.enable": (frozenset({"false"}), BOOLEAN),
 }
 INTERNAL = frozenset({"file.delete.delay.ms", "index.interval.bytes", "segment.index.bytes", "segment.jitter.ms"})
 """Configs of Kafka's files, which no client can notice: whole numbers, accepted without effect."""
-SHOWN = {"message.timestamp.type": "CreateTime"}
-"""The constants that are listed with the settings."""
 
 
 ABOUT = {  # what tools show to operators
@@ -87,7 +91,7 @@ ABOUT = {  # what tools show to operators
     "max.compaction.lag.ms": "The time after which a superseded record is compacted at the latest.",
     "max.message.bytes": "The most bytes of a batch of records.",
     "message.max.bytes": "The most bytes of a batch of records.",
-    "message.timestamp.type": "Records keep the timestamps of their producers.",
+    TIMESTAMPS: "CreateTime: records keep the timestamps of Kafka's clients; LogAppendTime: they get the server's.",
     "min.cleanable.dirty.ratio": "The part of a log that must be new before it is compacted.",
     "min.compaction.lag.ms": "How long a record stays uncompacted at least.",
     "min.insync.replicas": "How many disks must have a record before acks=all is answered.",
@@ -171,6 +175,7 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         max_compaction_lag=_seconds(values, "max.compaction.lag.ms", none=MOST_LAG_MS),
         min_dirty_ratio=_ratio(values, "min.cleanable.dirty.ratio"),
         copies=_whole(values, "min.insync.replicas") - 1,
+        timestamps=_stamps(values[TIMESTAMPS]),
     )
     compression = _codec(values[COMPRESSION])
     if not is_new:
@@ -188,6 +193,11 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
 def _codec(value: str) -> Compression:
     _check_accepted(COMPRESSION, value, CODECS.keys() | NO_CODEC)
     return CODECS[value]
+
+
+def _stamps(value: str) -> Literal["given", "server"]:
+    _check_accepted(TIMESTAMPS, value, STAMPS.keys())
+    return STAMPS[value]
 
 
 def _whole(values: Mapping[str, str], name: str) -> int:

@@ -13,6 +13,7 @@ from seglog.kafka.records.layout import (
     HEAD,
     HEAD_BYTES,
     LENGTH_FROM,
+    LOG_APPEND_TIME,
     MAGIC,
     MAGIC_AT,
     Head,
@@ -21,7 +22,7 @@ from seglog.kafka.records.records import Records
 
 
 def head_of(data: memoryview) -> Head:
-    """Return the head of the only batch in `data`, whose checksum is verified.
+    """Return the head of the only batch in `data`, whose checksum is verified; without a producer's LOG_APPEND_TIME.
 
     Raises:
         DamagedBatch: The bytes are not those of a complete batch.
@@ -47,7 +48,7 @@ def head_of(data: memoryview) -> Head:
         raise BadBatch("only a broker writes control batches")
     if head.records < 1 or head.last_delta != head.records - 1:
         raise BadBatch(f"a record batch of {head.records} records ends with offset delta {head.last_delta}")
-    return head
+    return head._replace(attributes=head.attributes & ~LOG_APPEND_TIME)  # only this server gives its time
 
 
 def decode(data: memoryview, head: Head, *, now: int, most: int) -> Records:

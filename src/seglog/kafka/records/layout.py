@@ -15,6 +15,7 @@ MAGIC = 2
 CODEC_BITS = 0x07
 LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x08, 0x10, 0x20
 NO_PRODUCER = -1
+MICROSECONDS = 1000  # of a millisecond
 
 
 class Head(NamedTuple):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from seglog.arrow.encodable import EncodableRows
 from seglog.arrow.heads import head_bytes, most_headers
 from seglog.kafka.records.faults import BadBatch
-from seglog.kafka.records.layout import Head
+from seglog.kafka.records.layout import LOG_APPEND_TIME, MICROSECONDS, Head
 from seglog.kernels.record_batches import FAULTS, LEAST_BYTES, fill_views, locate_record_headers, locate_records
 from seglog.kernels.rows import Cells, Column, Rows
 from seglog.kernels.scan import as_bytes
@@ -45,6 +45,8 @@ class Records:
         )
         if fault:
             raise BadBatch(f"record {row} of a batch: {FAULTS[fault]}")
+        if head.attributes & LOG_APPEND_TIME:
+            fields[0] = head.max_timestamp * MICROSECONDS
 
     @property
     def keyless(self) -> Array:

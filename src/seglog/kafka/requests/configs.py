@@ -11,12 +11,10 @@ from seglog.kafka import codes
 from seglog.kafka.configs import (
     ABOUT,
     BOOLEAN,
-    CONSTANT,
     DEFAULTS,
     INT,
     LIST,
     SETTINGS,
-    SHOWN,
     changed,
     values_of,
     within,
@@ -76,7 +74,6 @@ async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
             )
             for each, setting in SETTINGS.items()
         ),
-        *(_entry(each, value, CONSTANT[each][1], DEFAULT, fixed=True) for each, value in SHOWN.items()),
         _entry("max.message.bytes", most, INT, DEFAULT, fixed=True),
     ]
 

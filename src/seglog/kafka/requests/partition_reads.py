@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 from seglog.arrow.headers import drop_header
 from seglog.errors import SeglogError
 from seglog.kafka import codes
-from seglog.kafka.records.encode import encode
+from seglog.kafka.records.encode import encode, next_offset_of
 from seglog.kafka.requests.epochs import check_epoch, shown_cuts
 from seglog.topic.fetch import fetch_batches
 from seglog.topic.idempotency.marks import HEADER
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
 
 MOST_RECORDS = 65536  # of one batch
+MOST_BATCHES = 512  # of a response for a partition: with the server's times each record may need a batch of its own
 COPIES = 2  # of a record in memory: as read and as sent
 
 
@@ -105,15 +107,17 @@ def _failed(one: Wanted, code: int) -> Found:
 
 
 def _batches(one: Wanted, log: Log, most: int) -> tuple[list[memoryview], int]:
+    stamped = log.config.retention.timestamps == "server"
     found = fetch_batches(log, one.start, max_records=MOST_RECORDS, max_bytes=most)
     cuts = shown_cuts(log.view().manifest.cuts)
-    parts = [
+    encoded = (
         part
         for batch in found.batches
         for piece, epoch in _by_epoch(_shown(batch), cuts)
-        for part in encode(piece, epoch)
-    ]
-    return parts, found.next_offset
+        for part in encode(piece, epoch, stamped=stamped)
+    )
+    parts = list(islice(encoded, MOST_BATCHES))
+    return parts, found.next_offset if next(encoded, None) is None else next_offset_of(parts[-1])
 
 
 def _by_epoch(batch: pa.RecordBatch, cuts: Cuts) -> Iterator[tuple[pa.RecordBatch, int]]:

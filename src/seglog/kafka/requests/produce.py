@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from seglog.clock import system_clock
 from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
 from seglog.kafka.producers.sequences import key_of
 from seglog.kafka.records.decode import head_of
 from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
-from seglog.kafka.records.layout import CODEC_BITS, HEAD_BYTES, NO_PRODUCER, TRANSACTIONAL, Head
+from seglog.kafka.records.layout import (
+    CODEC_BITS,
+    HEAD_BYTES,
+    LOG_APPEND_TIME,
+    MICROSECONDS,
+    NO_PRODUCER,
+    TRANSACTIONAL,
+    Head,
+)
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.copies import copied
 from seglog.kafka.requests.decoding import decoded, decoded_bytes
@@ -22,11 +31,20 @@ from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
     from seglog.kafka.records.records import Records
+    from seglog.log.log import Log
     from seglog.topic.topic import Topic
 
 NO_ACK, APPENDED, DURABLE = 0, 1, -1
 SMALL_BYTES = 64 * 1024  # up to this size a record or a batch is appended without a thread
 HERE_BYTES = 256 * 1024  # the same, decompressed
+NO_TIME = -1
+
+
+class Stored(NamedTuple):
+    """The offsets of a batch, and the server's time that its records got, in ms; NO_TIME: they keep their own."""
+
+    offsets: range
+    time: int
 
 
 async def produce(call: Call) -> Values | None:
@@ -53,12 +71,17 @@ async def _answer(call: Call, name: str, wanted: Values, acks: int) -> Values:
     try:
         topic = await call.topic(name, "write")
         log = log_of(topic, number)
-        offsets = await _append(call, topic, number, wanted["records"], durable=acks == DURABLE)
+        stored = await _append(call, topic, number, wanted["records"], durable=acks == DURABLE)
     except SeglogError as error:
         call.services.space.failed(name, error)
         return {**_refused(number, codes.code_of(error), str(error)), "record_errors": _errors_of(error)}
     call.services.space.worked(name)
-    return {"index": number, "base_offset": offsets.start, "log_start_offset": log.lowest_offset}
+    return {
+        "index": number,
+        "base_offset": stored.offsets.start,
+        "log_append_time_ms": stored.time,
+        "log_start_offset": log.lowest_offset,
+    }
 
 
 def _refused(number: int, code: int, text: str) -> Values:
@@ -71,38 +94,63 @@ def _errors_of(error: SeglogError) -> list[Values]:
     return [{"batch_index": row, "batch_index_error_message": "it has no key"} for row in rows]
 
 
-async def _append(call: Call, topic: Topic, number: int, data: memoryview | None, *, durable: bool) -> range:
-    """Append a batch; return the offsets of its records."""
+async def _append(call: Call, topic: Topic, number: int, data: memoryview | None, *, durable: bool) -> Stored:
+    """Append a batch."""
     if data is None:
         raise BadBatch("there are no records")
     services, most = call.services, call.services.settings.limits.batch_bytes
     if len(data) > most:
         raise TooLarge(most)
-    head = head_of(data)
+    log = topic.partition(number)
+    head = _stamped(head_of(data), log)
     _check(head, services.settings.limits.batch_records)
     if head.attributes & TRANSACTIONAL:
-        return await staged(call, topic, number, data, head)
+        return Stored(await staged(call, topic, number, data, head), _time_of(head))
     if not durable:
         return await _append_once(call, topic, number, data, head, durable=False)
-    async with copied(call, topic.partition(number)) as appended:
-        appended.append(await _append_once(call, topic, number, data, head, durable=True))
-    return appended[0]
+    async with copied(call, log) as appended:
+        stored = await _append_once(call, topic, number, data, head, durable=True)
+        appended.append(stored.offsets)
+    return stored
 
 
-async def _append_once(call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, durable: bool) -> range:
-    """Append a batch, unless it is a repeated one of an idempotent producer; return the offsets of its records."""
+def _stamped(head: Head, log: Log) -> Head:
+    """Return the head of a batch as it is stored: with the server's time if the topic wants it for its records."""
+    if log.config.retention.timestamps == "given":
+        return head
+    return head._replace(attributes=head.attributes | LOG_APPEND_TIME, max_timestamp=system_clock() // MICROSECONDS)
+
+
+def _time_of(head: Head) -> int:
+    return head.max_timestamp if head.attributes & LOG_APPEND_TIME else NO_TIME
+
+
+async def _append_once(call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, durable: bool) -> Stored:
+    """Append a batch, unless it is a repeated one of an idempotent producer."""
     services = call.services
     if head.producer_id == NO_PRODUCER:
-        return await _store(call, topic, number, data, head, durable=durable)
+        return Stored(await _store(call, topic, number, data, head, durable=durable), _time_of(head))
     place = (topic.id, number)
     log = topic.partition(number)
     async with call.parts.producers.turn(place, log, head) as turn:
         if turn.offset is None or turn.offset + head.records > log.next_offset:  # a poisoned log may have lost its end
             offsets = await _store(call, topic, number, data, head, once=key_of(number, head), durable=durable)
             turn.offset = offsets.start
-        elif durable:
+            return Stored(offsets, _time_of(head))
+        if durable:
             await services.appends.synced(topic.name, number, log)
-        return range(turn.offset, turn.offset + head.records)
+        offsets = range(turn.offset, turn.offset + head.records)
+        if _time_of(head) == NO_TIME:
+            return Stored(offsets, NO_TIME)
+        return Stored(offsets, await services.reads.run(partial(_stored_time, log, turn.offset)))
+
+
+def _stored_time(log: Log, offset: int) -> int:
+    """Return the time, in ms, of a record that was stored before; NO_TIME if it cannot be read any more."""
+    try:
+        return log.read(offset).timestamp // MICROSECONDS
+    except SeglogError:
+        return NO_TIME
 
 
 async def _store(

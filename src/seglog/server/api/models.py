@@ -111,6 +111,7 @@ class RetentionModel(Model):
     unkeyed: Literal["reject", "keep"] = "reject"
     after: Literal["none", "table"] = "none"
     copies: Annotated[int, Field(ge=0, le=100), WHOLE] = 0
+    timestamps: Literal["given", "server"] = "given"
 
     def onto(self, retention: Retention) -> Retention:
         """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
