@@ -14,7 +14,14 @@ from confluent_kafka.admin import AdminClient
 import kafka as kafka_python
 from seglog import errors
 from seglog.client import Client
-from seglog.kafka.messages.groups import HEARTBEAT, JOIN_GROUP, SYNC_GROUP
+from seglog.kafka.messages.groups import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+)
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import until
 
@@ -180,6 +187,42 @@ def test_a_silent_member_is_removed(kafka, topic):
         until(lambda: other.poll(0.05) is None and len(other.assignment()) == 4)
         assert raw.ask(HEARTBEAT, 0, who)["error_code"] == 25  # unknown member
         other.close()
+
+
+def test_a_member_of_the_newest_versions_gets_the_protocol_with_its_answers(kafka, topic):
+    group = f"g-{topic}"
+    values = {
+        "group_id": group,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"\0\0" + bytes(8)}],
+        "session_timeout_ms": 30_000,
+        "reason": "it begins",
+    }
+    with kafka.connection() as raw:
+        refused = raw.ask(JOIN_GROUP, 9, values)
+        assert (refused["error_code"], refused["protocol_type"], refused["protocol_name"]) == (79, None, None)
+        joined = raw.ask(JOIN_GROUP, 9, {**values, "member_id": refused["member_id"]})
+        assert (joined["error_code"], joined["protocol_type"], joined["protocol_name"]) == (0, "consumer", "range")
+        assert (joined["leader"], joined["skip_assignment"]) == (joined["member_id"], False)
+        who = {"group_id": group, "generation_id": joined["generation_id"], "member_id": joined["member_id"]}
+        told = {"assignments": [{"member_id": joined["member_id"], "assignment": b"all"}]}
+        assert raw.ask(SYNC_GROUP, 5, {**who, **told})["error_code"] == 23  # it has to name the protocol
+        synced = raw.ask(SYNC_GROUP, 5, {**who, **told, "protocol_type": "consumer", "protocol_name": "range"})
+        assert (synced["error_code"], bytes(synced["assignment"])) == (0, b"all")
+        assert (synced["protocol_type"], synced["protocol_name"]) == ("consumer", "range")
+        assert raw.ask(HEARTBEAT, 4, who)["error_code"] == 0
+        asked = {"groups": [group, f"{group}-absent"]}
+        stable, absent = raw.ask(DESCRIBE_GROUPS, 6, asked)["groups"]
+        assert (stable["error_code"], stable["group_state"], len(stable["members"])) == (0, "Stable", 1)
+        assert (absent["error_code"], absent["group_state"]) == (69, "Dead")
+        assert "absent" in absent["error_message"]
+        assert raw.ask(DESCRIBE_GROUPS, 5, asked)["groups"][1]["error_code"] == 0
+        leaving = [{"member_id": joined["member_id"], "group_instance_id": None, "reason": "it ends"}]
+        left = raw.ask(LEAVE_GROUP, 5, {"group_id": group, "members": leaving})
+        assert [one["error_code"] for one in left["members"]] == [0]
+        deleted = raw.ask(DELETE_GROUPS, 2, {"groups_names": [f"{group}-absent"]})
+        assert [one["error_code"] for one in deleted["results"]] == [69]
 
 
 def test_a_static_member_restarts_without_a_rebalance(kafka, topic):

@@ -19,7 +19,7 @@ from enum import Enum
 from functools import partial
 
 from seglog.kafka import codes
-from seglog.kafka.groups.member import Joined, Member, Synced, Wish
+from seglog.kafka.groups.member import Assigned, Joined, Member, Synced, Wish
 from seglog.kafka.groups.room import MOST_MEMBERS, Room
 
 SHOWN_CHARACTERS = 100  # of a client's name in the id of its member
@@ -132,8 +132,11 @@ class Group:
         self._heard(found)
         if not unchanged:
             return await self._wait_to_join(found)
-        # The leader gets its former id as that of the leader: so it keeps its assignment and assigns nothing.
-        return Joined(codes.NONE, member, self.generation, self.protocol, old.id if led else self.leader)
+        joined = self._joined(found)
+        if not led or wish.may_skip:
+            return joined._replace(skips=led)
+        # An earlier client gets its former id as that of the leader: so it keeps its assignment and assigns nothing.
+        return joined._replace(leader=old.id, members=())
 
     async def _join_again(self, known: Member, wish: Wish) -> Joined:
         unchanged = known.wish.protocols == wish.protocols
@@ -204,7 +207,7 @@ class Group:
             listed = tuple(
                 (one.id, one.wish.instance, one.wish.protocols.get(self.protocol, b"")) for one in self.members.values()
             )
-        return Joined(codes.NONE, member.id, self.generation, self.protocol, self.leader, listed)
+        return Joined(codes.NONE, member.id, self.generation, self.kind, self.protocol, self.leader, listed)
 
     @staticmethod
     def _common(members: Iterable[Member]) -> set[str]:
@@ -221,17 +224,20 @@ class Group:
 
     # --- assignments ----------------------------------------------------------------------------------------------
 
-    async def sync(self, member: str, instance: str | None, generation: int, assigned: dict[str, bytes]) -> Synced:
-        """Return the member's assignment, when the leader has sent it. assigned: from the leader."""
+    async def sync(self, member: str, instance: str | None, generation: int, assigned: Assigned) -> Synced:
+        """Return the member's assignment, when the leader has sent it. assigned: what this member sends for it."""
         code, found = self.check(member, instance, generation)
         if found is None:
             return Synced(code)
+        if not assigned.fits(self.kind, self.protocol):
+            return Synced(codes.INCONSISTENT_GROUP_PROTOCOL)
         self._heard(found)
         if self.state is State.PREPARING:
             return Synced(codes.REBALANCE_IN_PROGRESS)
         if self.state is State.STABLE:
-            return Synced(codes.NONE, found.assignment)
-        more = sum(len(assigned.get(one.id, b"")) - len(one.assignment) for one in self.members.values())
+            return self._synced(found)
+        given = assigned.assignments
+        more = sum(len(given.get(one.id, b"")) - len(one.assignment) for one in self.members.values())
         if member == self.leader and not self._room.fits(more):
             return Synced(codes.GROUP_MAX_SIZE_REACHED)
         found.answer_sync(Synced(codes.UNKNOWN_MEMBER_ID))  # of an earlier connection
@@ -240,13 +246,16 @@ class Group:
         if member == self.leader:
             self._room.held += more
             for one in self.members.values():
-                one.assignment = assigned.get(one.id, b"")
+                one.assignment = given.get(one.id, b"")
             self.state = State.STABLE
             if self._deadline is not None:
                 self._deadline.cancel()
             for one in self.members.values():
-                one.answer_sync(Synced(codes.NONE, one.assignment))
+                one.answer_sync(self._synced(one))
         return await waiting
+
+    def _synced(self, member: Member) -> Synced:
+        return Synced(codes.NONE, member.assignment, self.kind, self.protocol)
 
     def check(self, member: str, instance: str | None, generation: int) -> tuple[int, Member | None]:
         """Return the member, or the code of what is wrong with its id or generation."""

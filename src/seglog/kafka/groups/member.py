@@ -22,6 +22,7 @@ class Wish(NamedTuple):
         client_id: The client's name.
         host: The client's address.
         needs_id: Whether a new member must join a second time, with the id that it is given.
+        may_skip: Whether a leader that has restarted understands that it has nothing to assign.
     """
 
     member: str
@@ -33,6 +34,7 @@ class Wish(NamedTuple):
     client_id: str
     host: str
     needs_id: bool = False
+    may_skip: bool = False
 
     @property
     def size(self) -> int:
@@ -42,21 +44,54 @@ class Wish(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The answer to a join. members: id, instance, and what each sent for the protocol; only for the leader."""
+    """The answer to a join.
+
+    Attributes:
+        code: What is wrong, or 0.
+        member: The id of the member.
+        generation: Of the group.
+        kind: The type of the group's protocols.
+        protocol: The one of them that all members have.
+        leader: The id of the member that assigns partitions.
+        members: Id, instance, and what each sent for the protocol; only for the leader.
+        skips: Whether the leader has nothing to assign, because all continue with what they have.
+    """
 
     code: int
     member: str = ""
     generation: int = -1
+    kind: str = ""
     protocol: str = ""
     leader: str = ""
     members: tuple[tuple[str, str | None, bytes], ...] = ()
+    skips: bool = False
+
+
+class Assigned(NamedTuple):
+    """What a member sends to sync.
+
+    Attributes:
+        assignments: From the leader: an assignment for each member's id.
+        kind: The type of the protocols that it joined with, None if its version does not send it.
+        protocol: The one that was chosen, None if its version does not send it.
+    """
+
+    assignments: dict[str, bytes]
+    kind: str | None = None
+    protocol: str | None = None
+
+    def fits(self, kind: str, protocol: str) -> bool:
+        """Whether it was sent for these."""
+        return self.kind in (None, kind) and self.protocol in (None, protocol)
 
 
 class Synced(NamedTuple):
-    """The answer to a sync: what the leader assigned."""
+    """The answer to a sync: what the leader assigned; kind, protocol: as in the answer to the join."""
 
     code: int
     assignment: bytes = b""
+    kind: str = ""
+    protocol: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -17,6 +17,7 @@ from seglog.kafka.wire.schema import (
     Array,
     Field,
     Struct,
+    Text,
 )
 
 OFFSET_COMMIT = Api(
@@ -160,7 +161,7 @@ FIND_COORDINATOR = Api(
 JOIN_GROUP = Api(
     11,
     "JoinGroup",
-    range(6),
+    range(10),
     Struct(
         Field("group_id", STRING),
         Field("session_timeout_ms", INT32),
@@ -169,13 +170,16 @@ JOIN_GROUP = Api(
         Field("group_instance_id", NULLABLE_STRING, since=5, default=None),
         Field("protocol_type", STRING),
         Field("protocols", rows(Field("name", STRING), Field("metadata", BYTES))),
+        Field("reason", NULLABLE_STRING, since=8, default=None),
     ),
     Struct(
         throttle(2),
         ERROR,
         Field("generation_id", INT32, default=-1),
-        Field("protocol_name", STRING),
+        Field("protocol_type", NULLABLE_STRING, since=7, default=None),
+        Field("protocol_name", Text(nullable=True, nullable_since=7)),
         Field("leader", STRING),
+        Field("skip_assignment", BOOL, since=9, default=False),
         Field("member_id", STRING),
         Field(
             "members",
@@ -186,12 +190,13 @@ JOIN_GROUP = Api(
             ),
         ),
     ),
+    flexible_since=6,
 )
 
 HEARTBEAT = Api(
     12,
     "Heartbeat",
-    range(4),
+    range(5),
     Struct(
         Field("group_id", STRING),
         Field("generation_id", INT32),
@@ -199,17 +204,22 @@ HEARTBEAT = Api(
         Field("group_instance_id", NULLABLE_STRING, since=3, default=None),
     ),
     Struct(throttle(1), ERROR),
+    flexible_since=4,
 )
 
 LEAVE_GROUP = Api(
     13,
     "LeaveGroup",
-    range(4),
+    range(6),
     Struct(
         Field("group_id", STRING),
         Field(
             "members",
-            rows(Field("member_id", STRING), Field("group_instance_id", NULLABLE_STRING)),
+            rows(
+                Field("member_id", STRING),
+                Field("group_instance_id", NULLABLE_STRING),
+                Field("reason", NULLABLE_STRING, since=5, default=None),
+            ),
             since=3,
             default=(),
         ),
@@ -225,26 +235,36 @@ LEAVE_GROUP = Api(
             default=(),
         ),
     ),
+    flexible_since=4,
 )
 
 SYNC_GROUP = Api(
     14,
     "SyncGroup",
-    range(4),
+    range(6),
     Struct(
         Field("group_id", STRING),
         Field("generation_id", INT32),
         Field("member_id", STRING),
         Field("group_instance_id", NULLABLE_STRING, since=3, default=None),
+        Field("protocol_type", NULLABLE_STRING, since=5, default=None),
+        Field("protocol_name", NULLABLE_STRING, since=5, default=None),
         Field("assignments", rows(Field("member_id", STRING), Field("assignment", BYTES))),
     ),
-    Struct(throttle(1), ERROR, Field("assignment", BYTES)),
+    Struct(
+        throttle(1),
+        ERROR,
+        Field("protocol_type", NULLABLE_STRING, since=5, default=None),
+        Field("protocol_name", NULLABLE_STRING, since=5, default=None),
+        Field("assignment", BYTES),
+    ),
+    flexible_since=4,
 )
 
 DESCRIBE_GROUPS = Api(
     15,
     "DescribeGroups",
-    range(5),
+    range(7),
     Struct(Field("groups", Array(STRING)), Field("include_authorized_operations", BOOL, since=3, default=False)),
     Struct(
         throttle(1),
@@ -252,6 +272,7 @@ DESCRIBE_GROUPS = Api(
             "groups",
             rows(
                 ERROR,
+                Field("error_message", NULLABLE_STRING, since=6, default=None),
                 Field("group_id", STRING),
                 Field("group_state", STRING),
                 Field("protocol_type", STRING),
@@ -271,6 +292,7 @@ DESCRIBE_GROUPS = Api(
             ),
         ),
     ),
+    flexible_since=5,
 )
 
 LIST_GROUPS = Api(
@@ -300,9 +322,10 @@ LIST_GROUPS = Api(
 DELETE_GROUPS = Api(
     42,
     "DeleteGroups",
-    range(2),
+    range(3),
     Struct(Field("groups_names", Array(STRING))),
     Struct(THROTTLE, Field("results", rows(Field("group_id", STRING), ERROR))),
+    flexible_since=2,
 )
 
 OFFSET_DELETE = Api(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from seglog.errors import Forbidden, GroupConflict, GroupNotFound, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group, State
-from seglog.kafka.groups.member import Joined, Wish
+from seglog.kafka.groups.member import Assigned, Joined, Synced, Wish
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE
 from seglog.kafka.topic_ids import uuid_of
@@ -18,7 +18,11 @@ from seglog.topic.layout.places import Partition
 GROUP_KIND, TRANSACTION_KIND = 0, 1
 SESSION_MS = range(100, 30 * 60 * 1000 + 1)
 NEEDS_ID_SINCE = 4
+NO_PROTOCOL_SINCE = 7  # JoinGroup: null, if there is no generation
+SKIPS_SINCE = 9  # JoinGroup: a leader may have nothing to assign
+PROTOCOL_SINCE = 5  # SyncGroup: a member has to name its protocol
 MEMBERS_SINCE = 3  # LeaveGroup: several at a time
+UNKNOWN_SINCE = 6  # DescribeGroups: an error for a group that does not exist
 CONSUMER, CLASSIC = "consumer", "classic"
 SEGLOG = "seglog"
 """The protocol type that is shown for groups whose members use seglog's own protocol."""
@@ -66,7 +70,7 @@ async def join_group(call: Call) -> Values:
     if not code and session not in SESSION_MS:
         code = codes.INVALID_SESSION_TIMEOUT
     if code:
-        return _join_answer(Joined(code, values["member_id"]))
+        return _join_answer(call, Joined(code, values["member_id"]))
     wish = Wish(
         member=values["member_id"],
         instance=values["group_instance_id"],
@@ -77,19 +81,22 @@ async def join_group(call: Call) -> Values:
         client_id=call.sender.client_id,
         host=call.sender.host,
         needs_id=call.version >= NEEDS_ID_SINCE,
+        may_skip=call.version >= SKIPS_SINCE,
     )
     try:
-        return _join_answer(await call.parts.coordinator.join(values["group_id"], wish))
+        return _join_answer(call, await call.parts.coordinator.join(values["group_id"], wish))
     except SeglogError as error:
-        return _join_answer(Joined(codes.code_of(error), wish.member))
+        return _join_answer(call, Joined(codes.code_of(error), wish.member))
 
 
-def _join_answer(joined: Joined) -> Values:
+def _join_answer(call: Call, joined: Joined) -> Values:
     return {
         "error_code": joined.code,
         "generation_id": joined.generation,
-        "protocol_name": joined.protocol,
+        "protocol_type": joined.kind or None,
+        "protocol_name": joined.protocol or (None if call.version >= NO_PROTOCOL_SINCE else ""),
         "leader": joined.leader,
+        "skip_assignment": joined.skips,
         "member_id": joined.member,
         "members": [
             {"member_id": member, "group_instance_id": instance, "metadata": metadata}
@@ -101,12 +108,23 @@ def _join_answer(joined: Joined) -> Values:
 async def sync_group(call: Call) -> Values:
     """Get the assignment of a generation; the leader brings it."""
     values, group = call.values, _known(call)
+    kind, protocol = values["protocol_type"], values["protocol_name"]
+    if call.version >= PROTOCOL_SINCE and None in (kind, protocol):
+        return _sync_answer(Synced(codes.INCONSISTENT_GROUP_PROTOCOL))
     if group is None:
-        return {"error_code": codes.UNKNOWN_MEMBER_ID, "assignment": b""}
-    assigned = {one["member_id"]: bytes(one["assignment"]) for one in values["assignments"]}
+        return _sync_answer(Synced(codes.UNKNOWN_MEMBER_ID))
+    assignments = {one["member_id"]: bytes(one["assignment"]) for one in values["assignments"]}
     who = values["member_id"], values["group_instance_id"], values["generation_id"]
-    synced = await group.sync(*who, assigned)
-    return {"error_code": synced.code, "assignment": synced.assignment}
+    return _sync_answer(await group.sync(*who, Assigned(assignments, kind, protocol)))
+
+
+def _sync_answer(synced: Synced) -> Values:
+    return {
+        "error_code": synced.code,
+        "protocol_type": synced.kind or None,
+        "protocol_name": synced.protocol or None,
+        "assignment": synced.assignment,
+    }
 
 
 async def heartbeat(call: Call) -> Values:
@@ -213,18 +231,26 @@ async def _described(call: Call, name: str) -> Values:
     groups = call.services.broker.groups
     code = await admitted(call, name, creates=False)
     if code:
-        return shown if code == codes.GROUP_ID_NOT_FOUND else {**shown, "error_code": code}
+        return _unknown(call, shown) if code == codes.GROUP_ID_NOT_FOUND else {**shown, "error_code": code}
     group = call.parts.coordinator.find(name)
     if group is not None:
         return {**shown, **_state_of(group)}
     if call.parts.coordinator.find_consumers(name) is not None:  # as Kafka: ConsumerGroupDescribe shows it
-        return shown
+        return _unknown(call, shown)
     try:
         known = await call.services.groups.run(lambda: groups.describe(name))
     except GroupNotFound:
-        return shown
+        return _unknown(call, shown)
     state = State.STABLE if known.members else State.EMPTY
     return {**shown, "group_state": state.value, "protocol_type": SEGLOG if known.members else CONSUMER}
+
+
+def _unknown(call: Call, shown: Values) -> Values:
+    """Return what is shown of a group that does not exist, or is not of the classic protocol."""
+    if call.version < UNKNOWN_SINCE:
+        return shown
+    message = f"there is no group {shown['group_id']!r} of the classic protocol"
+    return {**shown, "error_code": codes.GROUP_ID_NOT_FOUND, "error_message": message}
 
 
 def _state_of(group: Group) -> Values:
