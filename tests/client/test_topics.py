@@ -60,9 +60,23 @@ def test_refusals_are_the_errors_of_the_local_api(client: seglog.Client, name: s
 
 @pytest.mark.parametrize("bad", ["", "..", "a/b", "a?b", ".hidden", "x" * 201, "a b", "ü"])
 def test_a_name_never_becomes_another_path(client: seglog.Client, bad: str) -> None:
-    for call in (client.topic(bad).info, lambda: client.group(bad), lambda: client.delete_topic(bad)):
+    for call in (client.topic(bad).info, lambda: client.delete_topic(bad)):
         with pytest.raises(seglog.InvalidArgument):
             call()
+
+
+@pytest.mark.parametrize("bad", ["", "..", ".hidden", "x" * 256, "a\n", "a\x9b", "\ud800"])
+def test_a_name_that_no_group_can_have_is_refused(client: seglog.Client, bad: str) -> None:
+    for call in (client.group, client.committed, client.delete_group):
+        with pytest.raises(seglog.InvalidArgument, match="cannot be the name of a group"):
+            call(bad)
+
+
+@pytest.mark.parametrize("name", ["a/b", "a?b=c#d", "a b", "ü/..", "a%2Fb", "a+b", "x" * 255])
+def test_a_group_may_have_any_other_name(client: seglog.Client, name: str) -> None:
+    with pytest.raises(seglog.GroupNotFound) as caught:
+        client.group(name)
+    assert caught.value.group == name
 
 
 @pytest.mark.parametrize("options", [{"value": "text"}, {"value": b"", "key": "k"}, {"value": b"", "timestamp": 1.5}])

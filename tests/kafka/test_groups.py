@@ -20,6 +20,7 @@ from seglog.kafka.messages.groups import (
     HEARTBEAT,
     JOIN_GROUP,
     LEAVE_GROUP,
+    OFFSET_FETCH,
     SYNC_GROUP,
 )
 from tests.kafka.clients import Confluent, Sent
@@ -147,6 +148,29 @@ def test_http_continues_where_kafka_committed_and_the_reverse(kafka, topic):
     again.subscribe([topic])
     assert values_of(again, 1) == [b"last"]
     again.close()
+
+
+def test_a_group_may_have_any_name_that_can_be_printed(kafka, topic):
+    group = f"team a/{topic}/é"
+    one = consumer(kafka, group)
+    one.subscribe([topic])
+    values_of(one, 40)
+    one.commit(asynchronous=False)
+    one.close()
+    with Client(kafka.url) as http:
+        assert group in http.groups()
+        assert http.committed(group) == http.group(group).committed == {topic: dict.fromkeys(range(4), 10)}
+        Confluent(kafka.address).produce(topic, [Sent(b"next")])
+        with http.consumer(group, [topic]) as reader:
+            found = next(batch for batch in iter(lambda: reader.poll(timeout=0.2), None) if batch)
+            assert [record.value for record in found] == [b"next"]
+            reader.commit()
+        http.delete_group(group)
+        assert group not in http.groups()
+    with kafka.connection() as raw:
+        for refused in ("", ".a", "a\nb", "x" * 256):
+            assert raw.ask(DESCRIBE_GROUPS, 4, {"groups": [refused]})["groups"][0]["error_code"] == 24
+            assert raw.ask(OFFSET_FETCH, 5, {"group_id": refused})["error_code"] == 24
 
 
 def test_members_of_both_protocols_do_not_share_a_group(kafka, topic):

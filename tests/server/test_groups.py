@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
@@ -36,6 +37,31 @@ def test_one_member_gets_all_partitions(http, topic, group):
     assert (shown["name"], shown["generation"]) == (group, membership["generation"])
     assert [one["id"] for one in shown["members"]] == [membership["member"]]
     assert group in http.get("/groups").json()["groups"]
+
+
+@pytest.mark.parametrize("name", ["a/b", "a%2Fb", "/", "ä ö", "a..", "a?b#c", "*"])
+def test_a_name_of_any_characters_is_percent_encoded_in_the_path(http, topic, group, name):
+    group, place = f"{group}{name}", topic(partitions=1)
+    path = f"/groups/{quote(group, safe='')}"
+    membership = join(http, quote(group, safe=""), [place])
+    assert beat(http, quote(group, safe=""), membership)["assignment"] == [[place, 0]]
+    assert http.delete(f"{path}/members/{membership['member']}").status_code == 204
+    assert commit(http, quote(group, safe=""), {place: {"0": 0}}).status_code == 204
+    assert http.get(f"{path}/offsets").json() == {"offsets": {place: {"0": 0}}}
+    assert (http.get(path).json()["name"], group in http.get("/groups").json()["groups"]) == (group, True)
+    assert http.delete(path).status_code == 204
+    assert http.get(path).json()["error"] == "GroupNotFound"
+
+
+@pytest.mark.parametrize("name", ["%00", "a%0Ab", "a%1B%5B2J", "x" * 256, ".a"])
+def test_a_name_that_cannot_be_printed_is_refused(http, name):
+    refused = http.get(f"/groups/{name}")
+    assert (refused.status_code, refused.json()["error"]) == (400, "InvalidArgument")
+
+
+def test_a_slash_in_the_path_that_is_not_encoded_ends_a_name(http):
+    assert http.get("/groups/a/b").status_code == 404
+    assert http.get("/topics/a%2Fb").json()["error"] == "InvalidArgument"
 
 
 def test_a_second_member_gets_its_share_once_the_first_has_let_go(http, topic, group):

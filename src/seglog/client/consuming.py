@@ -24,7 +24,7 @@ from seglog.topic.groups.arguments import checked_timeout, checked_topics, check
 from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor, Standing, Start
 from seglog.topic.groups.state import Membership
-from seglog.topic.layout.names import checked_name
+from seglog.topic.layout.names import checked_group
 from seglog.topic.layout.places import Partition
 from seglog.topic.positions import Positions, flat
 from seglog.topic.read_trace import tell_how_to_go_on
@@ -56,7 +56,7 @@ class Reading:
     ) -> None:
         if start not in ("earliest", "latest"):
             raise InvalidArgument(f'start is {start!r}; it must be "earliest" or "latest"')
-        self.group, self.topics = checked_name(group, "group"), checked_topics(topics)
+        self.group, self.topics = checked_group(group), checked_topics(topics)
         self.session_timeout = checked_timeout(session_timeout)
         self.cursor = Cursor(self.session_timeout)
         self.closed = False

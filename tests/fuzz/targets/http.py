@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote_from_bytes
+from urllib.parse import quote, quote_from_bytes
 
 import pyarrow as pa
 
@@ -253,7 +253,7 @@ def _scope(method: str, path: str, query: bytes, headers: list[tuple[bytes, byte
         "method": method,
         "scheme": "http",
         "path": path,
-        "raw_path": path.encode("utf-8", "replace"),
+        "raw_path": quote(path, errors="replace").encode(),
         "query_string": query,
         "root_path": "",
         "headers": headers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from seglog.client.models import Ack
 from seglog.client.requests.call import Answer, Call
@@ -12,13 +13,13 @@ from seglog.config import Expose
 from seglog.errors import InvalidArgument
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
 from seglog.topic.groups.state import GroupState, Membership, MemberState
-from seglog.topic.layout.names import checked_name
+from seglog.topic.layout.names import checked_group, checked_name
 from seglog.topic.positions import Positions, flat, from_values, nested
 
 
 def group_path(group: str, rest: str = "") -> str:
     """Return the path of a group. Raises InvalidArgument for an invalid name."""
-    return f"/groups/{checked_name(group, 'group')}{rest}"
+    return f"/groups/{quote(checked_group(group), safe='')}{rest}"
 
 
 def groups() -> Call[list[str]]:

@@ -12,7 +12,7 @@ from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE
 from seglog.kafka.topic_ids import uuid_of
 from seglog.server.api import group_rights
-from seglog.topic.layout.names import is_name
+from seglog.topic.layout.names import is_group_name
 from seglog.topic.layout.places import Partition
 
 GROUP_KIND, TRANSACTION_KIND = 0, 1
@@ -43,7 +43,7 @@ async def admitted(call: Call, name: str, *, creates: bool = True) -> int:
     creates: it may be a new one. Otherwise a group that the sender may not know of is answered like one that does not
     exist.
     """
-    if not is_name(name):
+    if not is_group_name(name):
         return codes.INVALID_GROUP_ID
 
     def check() -> None:
@@ -281,7 +281,7 @@ async def delete_groups(call: Call) -> Values:
 
 
 async def _delete(call: Call, name: str) -> int:
-    if not is_name(name):
+    if not is_group_name(name):
         return codes.INVALID_GROUP_ID
 
     def work() -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from threading import Lock
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response, StreamingResponse
@@ -120,7 +121,8 @@ class Call:
         found = read_query(scope["query_string"], self.operation.parameters)
         for parameter in self.operation.parameters:
             if parameter.where == "path":
-                found[parameter.name] = parameter.read(scope["path_params"][parameter.name].encode("utf-8", "replace"))
+                encoded = scope["path_params"][parameter.name].encode("latin-1", "replace")
+                found[parameter.name] = parameter.read(unquote_to_bytes(encoded))
             elif parameter.where == "header":
                 given = self.headers.get(parameter.name.lower())
                 found[parameter.name] = parameter.default if given is None else parameter.read(given.encode("latin-1"))

@@ -1,4 +1,7 @@
-"""Find the endpoint of a path, in a time that does not grow with the number of paths."""
+"""Find the endpoint of a path, in a time that does not grow with the number of paths.
+
+A path is split before it is decoded, so that a part of it may contain a slash: `/groups/a%2Fb`.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,10 @@ class Paths:
         self._default = default
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        await self._routers.get(_shape(scope["path"]), self._default)(scope, receive, send)
+        """Answer one request. Its parameters in the path stay percent-encoded."""
+        path = scope["raw_path"].decode("latin-1")
+        inner = scope if path == scope["path"] else {**scope, "path": path}
+        await self._routers.get(_shape(path), self._default)(inner, receive, send)
 
 
 def _shape(path: str) -> tuple[str, int]:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from seglog.errors import ConfigError, Forbidden, Unauthorized
 from seglog.format.foreign import UNREADABLE
-from seglog.topic.layout.names import is_name
+from seglog.topic.layout.names import is_group_name
 
 Right = Literal["read", "write", "admin"]
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin")
@@ -132,7 +132,7 @@ def _callers(values: Any) -> Iterable[tuple[bytes, Caller]]:
 
 def _groups(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(
-        isinstance(one, str) and is_name(one.removesuffix("*")) for one in values
+        isinstance(one, str) and is_group_name(one.removesuffix("*")) for one in values
     ):
         raise ValueError('"groups" must be a list of group names, or of prefixes followed by *')
     return tuple(values)

@@ -18,11 +18,12 @@ from seglog.server.rights.access import Right
 from seglog.server.routes.common import EMPTY, json_of, partition_log, topic_of
 from seglog.topic.groups import Groups, Membership
 from seglog.topic.groups.groups import not_a_member
+from seglog.topic.layout.names import GROUP_NAME, MAX_GROUP_NAME
 from seglog.topic.positions import from_values, nested
 
 Answered = TypeVar("Answered")
 
-GROUP = text("group", "A consumer group's name.", pattern=NAME)
+GROUP = text("group", "A consumer group's name.", pattern=GROUP_NAME, longest=MAX_GROUP_NAME)
 MEMBER = text("member", "A member's id, from joining.", pattern=NAME)
 
 

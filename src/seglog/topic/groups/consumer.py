@@ -31,7 +31,7 @@ from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.deserializing import deserialized
 from seglog.topic.groups.groups import Groups
 from seglog.topic.groups.position import Cursor, Start
-from seglog.topic.layout.names import checked_name
+from seglog.topic.layout.names import checked_group
 from seglog.topic.layout.places import Partition
 from seglog.topic.positions import Positions
 from seglog.topic.read_trace import passage_of, tell_how_to_go_on
@@ -116,7 +116,7 @@ class Consumer(Uncopied):
         if start not in ("earliest", "latest"):
             raise InvalidArgument(f'start is {start!r}; it must be "earliest" or "latest"')
         self._broker, self._groups, self._start = broker, groups, start
-        self._group, self._topics = checked_name(group, "group"), checked_topics(topics)
+        self._group, self._topics = checked_group(group), checked_topics(topics)
         self._timeout = checked_timeout(session_timeout)
         self._serializers = serializers_of(None, None, key_deserializer, value_deserializer)
         self._cursor = Cursor(self._timeout)

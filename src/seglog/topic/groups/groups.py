@@ -31,7 +31,7 @@ from seglog.topic.groups.offsets import Offsets
 from seglog.topic.groups.records import Entry, GroupRecord, Note, OffsetRecord
 from seglog.topic.groups.registry import Book
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
-from seglog.topic.layout.names import checked_name
+from seglog.topic.layout.names import checked_group, checked_name
 from seglog.topic.layout.places import Partition
 from seglog.topic.positions import Positions, nested
 from seglog.uncopied import Uncopied
@@ -121,7 +121,7 @@ class Groups(Inheritable, Uncopied):
             TopicNotFound: a topic does not exist.
             GroupConflict: there are MAX_MEMBERS members or MAX_GROUPS groups.
         """
-        checked_name(group, "group")
+        checked_group(group)
         said = Enrolled(checked_topics(topics), checked_timeout(session_timeout), bool(local))
         member = secrets.token_hex(8) if member is None else checked_name(member, "member")
         for topic in said.topics:
@@ -146,7 +146,7 @@ class Groups(Inheritable, Uncopied):
         Raises:
             GroupConflict: The group has members here, or MAX_GROUPS groups are reserved.
         """
-        checked_name(group, "group")
+        checked_group(group)
         with self._lock:
             if group not in self._held and len(self._held) >= MAX_GROUPS:
                 raise GroupConflict(f"{MAX_GROUPS} consumer groups have members that are {kind}s; {group!r} gets none")
@@ -263,7 +263,7 @@ class Groups(Inheritable, Uncopied):
             GroupConflict: the group has members, and none was given.
             OffsetOutOfRange: unless 0 <= offset <= next_offset; with after_end, unless 0 <= offset.
         """
-        checked_name(group, "group")
+        checked_group(group)
         named = checked_offsets(offsets)
         with self._lock:
             if not holds:
@@ -482,7 +482,7 @@ class Groups(Inheritable, Uncopied):
 
     def _check_known(self, group: str) -> None:
         if group not in self._book.crews and group not in self._book.offsets:
-            raise GroupNotFound(checked_name(group, "group"))
+            raise GroupNotFound(checked_group(group))
 
 
 def not_a_member(group: str, member: str) -> UnknownMember:

@@ -1,4 +1,6 @@
-"""Names of topics and consumer groups: valid as directory names on every system, and safe in a URL.
+"""Names of topics, and of members: valid as directory names on every system, and safe in a URL. Names of groups.
+
+The name of a group is only text in a log, and percent-encoded in a URL: it may be what Kafka's clients use.
 
 A new topic must not have the name of a file or directory of a log, a topic or a broker: readers of the directory around
 it would take it for that file. Topics created before this rule keep their names; `repair` renames those that hide the
@@ -13,7 +15,12 @@ from seglog.errors import InvalidArgument, InvalidType
 from seglog.format import filename
 
 MAX_NAME = 200
+MAX_GROUP_NAME = 255
+GROUP_NAME = r"[^\x00-\x1f\x7f-\x9f.][^\x00-\x1f\x7f-\x9f]*"
+"""The pattern of a group's name: no control characters, and no "." at its start: URLs give "." and ".." a meaning."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_GROUP = re.compile(GROUP_NAME)
+_HALF = re.compile(r"[\ud800-\udfff]")  # of a character: Python's strings may have it, UTF-8 has not
 
 _HIDING = frozenset({"topic.json", filename.MANIFEST, filename.MANIFEST_PREVIOUS})
 _LAYOUT = {*_HIDING, "topic.json.tmp", "txn", filename.LOCK, filename.PINS, *filename.DIRECTORIES}
@@ -35,6 +42,23 @@ def checked_name(name: object, what: str) -> str:
         raise InvalidArgument(
             f"{shown!r} cannot be the name of a {what}: use 1 to {MAX_NAME} of A-Z a-z 0-9 . _ - "
             'that do not start with "."'
+        )
+    return name
+
+
+def is_group_name(text: str) -> bool:
+    """Whether the text is a valid name of a group."""
+    return len(text) <= MAX_GROUP_NAME and _GROUP.fullmatch(text) is not None and not _HALF.search(text)
+
+
+def checked_group(name: object) -> str:
+    """Return the name of a group. Raises InvalidType or InvalidArgument if it is invalid."""
+    if not isinstance(name, str):
+        raise InvalidType(f"the name of a group must be str, not {type(name).__name__}")
+    if not is_group_name(name):
+        raise InvalidArgument(
+            f"{name[:MAX_GROUP_NAME]!r} cannot be the name of a group: use 1 to {MAX_GROUP_NAME} characters without "
+            'control characters that do not start with "."'
         )
     return name
 
