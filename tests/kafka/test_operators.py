@@ -5,15 +5,19 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import ElectionType, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka.errors import KafkaError
 
 import kafka as kafka_python
-from seglog.kafka.messages.admin import DESCRIBE_CONFIGS
-from seglog.kafka.requests import operations
+from seglog.kafka.messages.admin import DESCRIBE_CONFIGS, ELECT_LEADERS
+from seglog.kafka.messages.producers import DESCRIBE_PRODUCERS
+from seglog.kafka.requests import operations, producers
 from seglog.server.rights.access import Caller
+from seglog.testing.kafka import KafkaBroker
 from tests.kafka.clients import Confluent, Sent
+from tests.kafka.conftest import connected
 from tests.kafka.test_security import tokens_in
 from tests.kafka.transactional import TransactionalConfluent
 
@@ -74,6 +78,63 @@ def test_the_record_with_the_highest_timestamp_is_found_and_none_in_an_empty_par
     found = {place.partition: future.result() for place, future in admin.list_offsets(places).items()}
     assert (found[0].offset, found[0].timestamp) == (1, times[1])
     assert found[1].offset == -1
+
+
+def test_the_idempotent_producers_of_a_partition_are_described(kafka, topic):
+    places = [kafka_python.TopicPartition(topic, number) for number in (0, 1)]
+    idempotent = {"enable.idempotence": True}
+    Confluent(kafka.address).produce(topic, [Sent(b"v", timestamp=5000), Sent(b"w", timestamp=7000)], **idempotent)
+    with admin_of(kafka.address) as admin:
+        found = admin.describe_producers(places)
+        [known] = found[places[0]].active_producers
+        assert (known.producer_epoch, known.last_sequence, known.last_timestamp) == (0, 1, 7000)
+        assert known.producer_id > 0
+        assert known.current_transaction_start_offset == -1
+        assert found[places[1]].active_producers == []
+        with pytest.raises(KafkaError, match="no partition 9"):
+            admin.describe_producers([kafka_python.TopicPartition(topic, 9)], broker_id=1)
+
+
+def test_producers_are_known_after_a_restart_without_the_time_of_their_batch(own_kafka, name):
+    kafka = own_kafka()
+    Confluent(kafka.address).produce(name, [Sent(b"v"), Sent(b"w")], **{"enable.idempotence": True})
+    asked = {"topics": [{"name": name, "partition_indexes": [0]}]}
+
+    def known():
+        with kafka.connection() as raw:
+            [partition] = raw.ask(DESCRIBE_PRODUCERS, 0, asked)["topics"][0]["partitions"]
+        return partition["active_producers"]
+
+    [before] = known()
+    kafka.kill()
+    kafka.start()
+    assert known() == [{**before, "last_timestamp": -1}]
+
+
+def test_a_response_has_a_limited_number_of_producers(name, monkeypatch):
+    with KafkaBroker() as embedded:
+        client = Confluent(embedded.address)
+        for partition in (0, 1):
+            embedded.broker.create_topic(f"{name}-{partition}")
+            for _ in range(2):
+                client.produce(f"{name}-{partition}", [Sent(b"v")], **{"enable.idempotence": True})
+        monkeypatch.setattr(producers, "MOST_DESCRIBED", 3)
+        asked = {"topics": [{"name": f"{name}-{number}", "partition_indexes": [0, 0]} for number in (0, 1)]}
+        with connected(embedded.address) as raw:
+            found = [each for one in raw.ask(DESCRIBE_PRODUCERS, 0, asked)["topics"] for each in one["partitions"]]
+    assert [(len(one["active_producers"]), one["error_code"]) for one in found] == [(2, 0), (0, 44)]
+
+
+def test_no_leader_is_elected_as_every_partition_has_the_one_broker(kafka, topic):
+    admin = AdminClient({"bootstrap.servers": kafka.address})
+    places = [TopicPartition(topic, 0), TopicPartition(topic, 9), TopicPartition(f"{topic}-absent", 0)]
+    found = admin.elect_leaders(ElectionType.PREFERRED, places).result()
+    refused = {place.partition: error.code() for place, error in found.items() if place.topic == topic}
+    assert refused == {0: ConfluentError.ELECTION_NOT_NEEDED, 9: ConfluentError.UNKNOWN_TOPIC_OR_PART}
+    assert found[places[2]].code() == ConfluentError.UNKNOWN_TOPIC_OR_PART
+    with kafka.connection() as raw:
+        assert raw.ask(ELECT_LEADERS, 1, {"topic_partitions": None})["replica_election_results"] == []
+        assert raw.ask(ELECT_LEADERS, 2, {"topic_partitions": None, "election_type": 2})["error_code"] == 42
 
 
 def test_a_client_that_asks_is_told_what_it_may_do(kafka, topic):

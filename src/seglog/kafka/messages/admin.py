@@ -67,6 +67,29 @@ CREATE_PARTITIONS = Api(
     Struct(THROTTLE, Field("results", rows(Field("name", STRING), ERROR, MESSAGE))),
 )
 
+ELECT_LEADERS = Api(
+    43,
+    "ElectLeaders",
+    range(3),
+    Struct(
+        Field("election_type", INT8, since=1, default=0),
+        Field("topic_partitions", rows(Field("topic", STRING), Field("partitions", Array(INT32)), nullable=True)),
+        Field("timeout_ms", INT32, default=60000),
+    ),
+    Struct(
+        THROTTLE,
+        Field("error_code", INT16, since=1, default=0),
+        Field(
+            "replica_election_results",
+            rows(
+                Field("topic", STRING),
+                Field("partition_result", rows(Field("partition_id", INT32), ERROR, MESSAGE)),
+            ),
+        ),
+    ),
+    flexible_since=2,
+)
+
 DESCRIBE_CONFIGS = Api(
     32,
     "DescribeConfigs",

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from seglog.kafka.producers.sequences import Producer, Sequences
@@ -30,6 +31,15 @@ class Turn:
     """A batch that may be appended now. offset: of one that was appended before; to be set when it is appended."""
 
     offset: int | None
+
+
+class KnownProducer(NamedTuple):
+    """A producer as a partition knows it. timestamp: as in `Producer`."""
+
+    producer: int
+    epoch: int
+    last_sequence: int
+    timestamp: int
 
 
 class Producers:
@@ -67,6 +77,11 @@ class Producers:
     async def stored(self, place: Place, log: Log, producer: int) -> Producer | None:
         """Return what a partition's log knows of a producer, to continue it; None if that is nothing."""
         return (await self._sequences(place, log)).producer(producer)
+
+    async def of(self, place: Place, log: Log) -> list[KnownProducer]:
+        """Return all that a partition remembers, the one that has sent the latest batch last."""
+        sequences = await self._sequences(place, log)
+        return [KnownProducer(one, each.epoch, each.last_sequence, each.timestamp) for one, each in sequences]
 
     async def _sequences(self, place: Place, log: Log) -> Sequences:
         """Return those of a partition, read again if its log was truncated."""

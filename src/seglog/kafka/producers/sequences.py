@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,11 +51,18 @@ class Appended(NamedTuple):
 class Producer:
     """The epoch of a producer, and its last batches, the latest last.
 
-    batches: None for those that were read from the log, of which a part may be missing.
+    batches: None for those that were read from the log, of which a part may be missing. timestamp: the latest of the
+    last batch, in ms; -1 if that was read from the log.
     """
 
     epoch: int
     batches: dict[Range, Appended | None] = field(default_factory=dict)
+    timestamp: int = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """The last one of its last batch; every known producer has one."""
+        return next(reversed(self.batches)).last
 
     def check(self, epoch: int, sent: Range) -> None:
         """Raise unless a batch is the next one, or one of the last."""
@@ -64,7 +72,7 @@ class Producer:
             if sent.first:
                 raise OutOfOrderSequence(f"the first sequence of a new epoch is {sent.first}; it must be 0")
             return
-        following = (next(reversed(self.batches)).last + 1) % SEQUENCES
+        following = (self.last_sequence + 1) % SEQUENCES
         if sent.first != following and sent not in self.batches:
             raise OutOfOrderSequence(f"the sequence {sent.first} does not follow: {following} is next")
 
@@ -118,6 +126,10 @@ class Sequences:
         known, sent = self._producers.get(head.producer_id), Range.of(head.sequence, head.records)
         return None if known is None else known.offset_of(head.producer_epoch, sent, head.checksum)
 
+    def __iter__(self) -> Iterator[tuple[int, Producer]]:
+        """Return the producers, by id."""
+        return iter(self._producers.items())
+
     def producer(self, producer: int) -> Producer | None:
         """Return a copy of what is known of a producer, None if that is nothing."""
         known = self._producers.get(producer)
@@ -127,6 +139,7 @@ class Sequences:
         """Remember a batch that was appended, at its offset."""
         sent = Range.of(head.sequence, head.records)
         self._note(head.producer_id, head.producer_epoch, sent, Appended(offset, head.checksum))
+        self._producers[head.producer_id].timestamp = head.max_timestamp
 
     def _note(self, producer: int, epoch: int, sent: Range, appended: Appended | None) -> None:
         known = self._producers.get(producer)

@@ -14,6 +14,7 @@ from seglog.kafka.messages.admin import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
+    ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
 )
 from seglog.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
@@ -38,7 +39,7 @@ from seglog.kafka.messages.groups import (
     OFFSET_FETCH,
     SYNC_GROUP,
 )
-from seglog.kafka.messages.producers import INIT_PRODUCER_ID
+from seglog.kafka.messages.producers import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID
 from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from seglog.kafka.messages.transactions import (
     ADD_OFFSETS_TO_TXN,
@@ -52,6 +53,7 @@ from seglog.kafka.requests.call import Call, Handler, Values
 from seglog.kafka.requests.commits import offset_commit, offset_fetch
 from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
 from seglog.kafka.requests.consumer_groups import consumer_group_describe, consumer_group_heartbeat
+from seglog.kafka.requests.elections import elect_leaders
 from seglog.kafka.requests.epochs import offset_for_leader_epoch
 from seglog.kafka.requests.fetch import fetch
 from seglog.kafka.requests.forgetting import offset_delete
@@ -71,7 +73,7 @@ from seglog.kafka.requests.metadata import describe_cluster, metadata
 from seglog.kafka.requests.offsets import list_offsets
 from seglog.kafka.requests.partitions import create_partitions, delete_records
 from seglog.kafka.requests.produce import produce
-from seglog.kafka.requests.producers import init_producer_id
+from seglog.kafka.requests.producers import describe_producers, init_producer_id
 from seglog.kafka.requests.sasl import sasl_authenticate, sasl_handshake
 from seglog.kafka.requests.topics import create_topics, delete_topics
 from seglog.kafka.requests.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, txn_offset_commit
@@ -137,8 +139,10 @@ CATALOG = {
         Known(DESCRIBE_LOG_DIRS, describe_log_dirs),
         Known(SASL_AUTHENTICATE, sasl_authenticate, open=True),
         Known(DELETE_GROUPS, delete_groups),
+        Known(ELECT_LEADERS, elect_leaders),
         Known(INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs),
         Known(OFFSET_DELETE, offset_delete),
+        Known(DESCRIBE_PRODUCERS, describe_producers),
         Known(DESCRIBE_TRANSACTIONS, describe_transactions),
         Known(LIST_TRANSACTIONS, list_transactions),
         Known(DESCRIBE_CLUSTER, describe_cluster),

@@ -1,13 +1,19 @@
-"""Identities of producers."""
+"""Identities of producers, and what partitions know of them."""
 
 from __future__ import annotations
 
 from seglog.errors import Busy, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.producers.registry import new_producer
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.producers.registry import KnownProducer, new_producer
+from seglog.kafka.requests.call import Call, Values, log_of
+from seglog.kafka.requests.metadata import refusal_of
+from seglog.kafka.topic_ids import uuid_of
 
 LONGEST_ID = 1000
+MOST_DESCRIBED = 20_000
+"""Producers in one response."""
+NO_TRANSACTION = -1
+"""A partition never has records of open transactions: those are not in its log."""
 
 
 async def init_producer_id(call: Call) -> Values:
@@ -28,3 +34,40 @@ async def init_producer_id(call: Call) -> Values:
 
 def _refused(code: int) -> Values:
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
+
+
+async def describe_producers(call: Call) -> Values:
+    """Return the idempotent producers that partitions remember."""
+    topics, left = [], MOST_DESCRIBED
+    for topic in call.values["topics"]:
+        partitions = []
+        for number in dict.fromkeys(topic["partition_indexes"]):
+            found = await _known(call, topic["name"], number, left)
+            left -= len(found["active_producers"])
+            partitions.append(found)
+        topics.append({"name": topic["name"], "partitions": partitions})
+    return {"topics": topics}
+
+
+async def _known(call: Call, name: str, number: int, most: int) -> Values:
+    shown = {"partition_index": number, "active_producers": []}
+    try:
+        topic = await call.topic(name, "read")
+        found = await call.parts.producers.of((uuid_of(topic), number), log_of(topic, number))
+    except SeglogError as error:
+        return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
+    if len(found) > most:
+        message = f"a response has at most {MOST_DESCRIBED} producers; ask for fewer partitions"
+        return {**shown, "error_code": codes.POLICY_VIOLATION, "error_message": message}
+    return {**shown, "active_producers": [_described(one) for one in found]}
+
+
+def _described(one: KnownProducer) -> Values:
+    return {
+        "producer_id": one.producer,
+        "producer_epoch": one.epoch,
+        "last_sequence": one.last_sequence,
+        "last_timestamp": one.timestamp,
+        "coordinator_epoch": NO_TRANSACTION,
+        "current_txn_start_offset": NO_TRANSACTION,
+    }

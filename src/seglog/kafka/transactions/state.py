@@ -71,7 +71,7 @@ class Line:
     def following(self) -> int:
         """The next sequence."""
         assert self.producer is not None  # noqa: S101 - of a line with a batch
-        return (next(reversed(self.producer.batches)).last + 1) % SEQUENCES
+        return (self.producer.last_sequence + 1) % SEQUENCES
 
 
 @dataclass(slots=True, eq=False)

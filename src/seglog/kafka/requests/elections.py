@@ -1,0 +1,34 @@
+"""ElectLeaders: this server leads every partition, so no election is needed."""
+
+from __future__ import annotations
+
+from seglog.errors import SeglogError
+from seglog.kafka import codes
+from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.metadata import refusal_of
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+async def elect_leaders(call: Call) -> Values:
+    """Return that the named partitions exist and have a leader; nothing if all are asked for, as none gets another."""
+    if call.values["election_type"] not in (PREFERRED, UNCLEAN):
+        return {"error_code": codes.INVALID_REQUEST, "replica_election_results": []}
+    return {
+        "replica_election_results": [
+            {
+                "topic": one["topic"],
+                "partition_result": [await _elected(call, one["topic"], number) for number in one["partitions"]],
+            }
+            for one in call.values["topic_partitions"] or ()
+        ]
+    }
+
+
+async def _elected(call: Call, topic: str, number: int) -> Values:
+    try:
+        await call.log(topic, number, "admin")
+    except SeglogError as error:
+        return {"partition_id": number, "error_code": refusal_of(error), "error_message": str(error)}
+    message = f"this server leads partition {number} of topic {topic!r}, as it does every partition"
+    return {"partition_id": number, "error_code": codes.ELECTION_NOT_NEEDED, "error_message": message}
