@@ -13,7 +13,7 @@ from seglog.errors import GroupConflict
 from seglog.kafka import codes
 from seglog.kafka.groups import coordinator
 from seglog.kafka.groups.group import Group, State
-from seglog.kafka.groups.member import Assigned, Wish
+from seglog.kafka.groups.member import SyncWish, Wish
 from seglog.kafka.groups.room import Room
 from seglog.server.runtime.workers import Workers
 from seglog.topic.groups import Groups
@@ -50,11 +50,11 @@ def test_a_member_that_stops_while_it_waits_for_its_assignment_is_removed() -> N
         leading, following = await asyncio.gather(group.join(_wish()), group.join(_wish(session=0.05)))
         if group.leader == following.member:
             leading, following = following, leading
-        waiting = asyncio.create_task(group.sync(following.member, None, group.generation, Assigned({})))
+        waiting = asyncio.create_task(group.sync(following.member, None, group.generation, SyncWish({})))
         expiry = group.members[following.member].expiry
         while group.members[following.member].expiry is expiry:  # its session ends while it waits
             await asyncio.sleep(0.01)
-        await group.sync(leading.member, None, group.generation, Assigned({}))
+        await group.sync(leading.member, None, group.generation, SyncWish({}))
         assert (await waiting).code == codes.NONE
         while following.member in group.members:
             await asyncio.sleep(0.01)
@@ -79,16 +79,16 @@ def test_what_members_hold_is_counted_until_they_are_gone() -> None:
         room = group._room
         one = (await group.join(_wish()._replace(protocols={"range": bytes(1000)}))).member
         assert room.held > 1000
-        await group.sync(one, None, group.generation, Assigned({one: bytes(500_000)}))
+        await group.sync(one, None, group.generation, SyncWish({one: bytes(500_000)}))
         assert room.held > 501_000
         again = await group.join(_wish(one)._replace(protocols={"range": bytes(600_000)}))
         assert again.code == codes.GROUP_MAX_SIZE_REACHED
         assert (await group.join(_wish(one)._replace(protocols={"range": bytes(400_000)}))).code == codes.NONE
         assert 900_000 < room.held <= 1_000_000
-        assert (await group.sync(one, None, group.generation, Assigned({one: bytes(700_000)}))).code == (
+        assert (await group.sync(one, None, group.generation, SyncWish({one: bytes(700_000)}))).code == (
             codes.GROUP_MAX_SIZE_REACHED
         )
-        assert (await group.sync(one, None, group.generation, Assigned({one: bytes(10)}))).code == codes.NONE
+        assert (await group.sync(one, None, group.generation, SyncWish({one: bytes(10)}))).code == codes.NONE
         assert group.leave(one, None) == codes.NONE
         assert room.held == 0
 
@@ -99,7 +99,7 @@ def test_a_restarted_static_member_is_counted_once() -> None:
     async def story(group: Group, _: list[Group]) -> None:
         wish = _wish(instance="s")._replace(protocols={"range": bytes(1000)})
         one = await group.join(wish)
-        await group.sync(one.member, "s", group.generation, Assigned({one.member: bytes(2000)}))
+        await group.sync(one.member, "s", group.generation, SyncWish({one.member: bytes(2000)}))
         held = group._room.held
         for _number in range(3):
             one = await group.join(wish)
@@ -115,13 +115,13 @@ def test_a_leader_that_has_restarted_gets_its_assignment_and_is_not_asked_for_on
     async def story(group: Group, _: list[Group]) -> None:
         wish = _wish(instance="s")._replace(may_skip=may_skip)
         first = await group.join(wish)
-        await group.sync(first.member, "s", group.generation, Assigned({first.member: b"all"}))
+        await group.sync(first.member, "s", group.generation, SyncWish({first.member: b"all"}))
         again = await group.join(wish)
         assert (again.generation, again.kind, again.protocol) == (first.generation, "consumer", "range")
         assert again.member != first.member
         assert (again.skips, again.leader) == ((True, again.member) if may_skip else (False, first.member))
         assert [one for one, *_ in again.members] == ([again.member] if may_skip else [])
-        synced = await group.sync(again.member, "s", group.generation, Assigned({}, "consumer", "range"))
+        synced = await group.sync(again.member, "s", group.generation, SyncWish({}, "consumer", "range"))
         assert (synced.code, synced.assignment) == (codes.NONE, b"all")
 
     _told(story)
@@ -131,9 +131,9 @@ def test_a_member_that_names_another_protocol_gets_no_assignment() -> None:
     async def story(group: Group, _: list[Group]) -> None:
         one = (await group.join(_wish())).member
         for kind, protocol in (("consumer", "sticky"), ("connect", "range")):
-            refused = await group.sync(one, None, group.generation, Assigned({one: b"all"}, kind, protocol))
+            refused = await group.sync(one, None, group.generation, SyncWish({one: b"all"}, kind, protocol))
             assert refused.code == codes.INCONSISTENT_GROUP_PROTOCOL
-        synced = await group.sync(one, None, group.generation, Assigned({one: b"all"}, "consumer", "range"))
+        synced = await group.sync(one, None, group.generation, SyncWish({one: b"all"}, "consumer", "range"))
         assert (synced.code, synced.kind, synced.protocol) == (codes.NONE, "consumer", "range")
 
     _told(story)

@@ -8,10 +8,11 @@ import pytest
 from confluent_kafka import ElectionType, TopicCollection, TopicPartition
 from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from kafka.errors import KafkaError
+from kafka.errors import ClusterAuthorizationFailedError, KafkaError
 
 import kafka as kafka_python
-from seglog.kafka.messages.admin import DESCRIBE_CONFIGS, ELECT_LEADERS
+from seglog.kafka import codes
+from seglog.kafka.messages.admin import DESCRIBE_CONFIGS, ELECT_LEADERS, UPDATE_FEATURES
 from seglog.kafka.messages.producers import DESCRIBE_PRODUCERS
 from seglog.kafka.requests import operations, producers
 from seglog.server.rights.access import Caller
@@ -135,6 +136,33 @@ def test_no_leader_is_elected_as_every_partition_has_the_one_broker(kafka, topic
     with kafka.connection() as raw:
         assert raw.ask(ELECT_LEADERS, 1, {"topic_partitions": None})["replica_election_results"] == []
         assert raw.ask(ELECT_LEADERS, 2, {"topic_partitions": None, "election_type": 2})["error_code"] == 42
+
+
+def test_the_features_of_the_server_are_listed_and_stay_as_they_are(kafka):
+    with admin_of(kafka.address) as admin:
+        found = admin.describe_features()
+        assert found == {"group.version": {"supported": (1, 1), "finalized": (1, 1), "finalized_epoch": 0}}
+        assert admin.update_features({"group.version": 1}) == {"group.version": "OK"}
+        for changes in ({"group.version": 2}, {"no.such.feature": 1}, {"group.version": ("UNSAFE_DOWNGRADE", 0)}):
+            with pytest.raises(KafkaError):
+                admin.update_features(changes)
+    updates = [{"feature": name, "max_version_level": 1} for name in ("group.version", "transaction.version")]
+    with kafka.connection() as raw:
+        for version in (0, 1):
+            found = raw.ask(UPDATE_FEATURES, version, {"feature_updates": updates})
+            assert found["error_code"] == 0
+            assert [one["error_code"] for one in found["results"]] == [0, codes.INVALID_UPDATE_VERSION]
+
+
+def test_only_an_administrator_may_ask_for_another_version_of_a_feature(own_kafka, tmp_path):
+    tokens = tokens_in(tmp_path / "tokens.json", one=({"a": ["admin"]}, ()))
+    server = own_kafka("--tokens", str(tmp_path / "tokens.json"))
+    given = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_plain_username": "one"}
+    with (
+        admin_of(server.address, **given, sasl_plain_password=tokens["one"]) as admin,
+        pytest.raises(ClusterAuthorizationFailedError),
+    ):
+        admin.update_features({"group.version": 1})
 
 
 def test_a_client_that_asks_is_told_what_it_may_do(kafka, topic):

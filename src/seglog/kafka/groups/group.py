@@ -19,7 +19,7 @@ from enum import Enum
 from functools import partial
 
 from seglog.kafka import codes
-from seglog.kafka.groups.member import Assigned, Joined, Member, Synced, Wish
+from seglog.kafka.groups.member import Joined, Member, Synced, SyncWish, Wish
 from seglog.kafka.groups.room import MOST_MEMBERS, Room
 
 SHOWN_CHARACTERS = 100  # of a client's name in the id of its member
@@ -224,7 +224,7 @@ class Group:
 
     # --- assignments ----------------------------------------------------------------------------------------------
 
-    async def sync(self, member: str, instance: str | None, generation: int, assigned: Assigned) -> Synced:
+    async def sync(self, member: str, instance: str | None, generation: int, assigned: SyncWish) -> Synced:
         """Return the member's assignment, when the leader has sent it. assigned: what this member sends for it."""
         code, found = self.check(member, instance, generation)
         if found is None:

@@ -67,7 +67,7 @@ class Joined(NamedTuple):
     skips: bool = False
 
 
-class Assigned(NamedTuple):
+class SyncWish(NamedTuple):
     """What a member sends to sync.
 
     Attributes:

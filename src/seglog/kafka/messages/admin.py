@@ -90,6 +90,32 @@ ELECT_LEADERS = Api(
     flexible_since=2,
 )
 
+UPDATE_FEATURES = Api(
+    57,
+    "UpdateFeatures",
+    range(3),
+    Struct(
+        Field("timeout_ms", INT32, default=60000),
+        Field(
+            "feature_updates",
+            rows(
+                Field("feature", STRING),
+                Field("max_version_level", INT16),
+                Field("allow_downgrade", BOOL, until=0, default=False),
+                Field("upgrade_type", INT8, since=1, default=1),
+            ),
+        ),
+        Field("validate_only", BOOL, since=1, default=False),
+    ),
+    Struct(
+        THROTTLE,
+        ERROR,
+        MESSAGE,
+        Field("results", rows(Field("feature", STRING), ERROR, MESSAGE), until=1),
+    ),
+    flexible_since=0,
+)
+
 DESCRIBE_CONFIGS = Api(
     32,
     "DescribeConfigs",

@@ -274,7 +274,7 @@ METADATA = Api(
 API_VERSIONS = Api(
     18,
     "ApiVersions",
-    range(4),
+    range(5),
     Struct(
         Field("client_software_name", STRING, since=3, default=""),
         Field("client_software_version", STRING, since=3, default=""),

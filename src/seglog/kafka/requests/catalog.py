@@ -16,6 +16,7 @@ from seglog.kafka.messages.admin import (
     DESCRIBE_LOG_DIRS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
+    UPDATE_FEATURES,
 )
 from seglog.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
 from seglog.kafka.messages.core import (
@@ -55,6 +56,7 @@ from seglog.kafka.requests.configs import alter_configs, describe_configs, incre
 from seglog.kafka.requests.consumer_groups import consumer_group_describe, consumer_group_heartbeat
 from seglog.kafka.requests.elections import elect_leaders
 from seglog.kafka.requests.epochs import offset_for_leader_epoch
+from seglog.kafka.requests.features import shown_features, update_features
 from seglog.kafka.requests.fetch import fetch
 from seglog.kafka.requests.forgetting import offset_delete
 from seglog.kafka.requests.groups import (
@@ -103,7 +105,7 @@ def versions(code: int) -> Values:
         {"api_key": one.api.key, "min_version": one.api.versions.start, "max_version": one.api.versions.stop - 1}
         for one in CATALOG.values()
     ]
-    return {"error_code": code, "api_keys": keys}
+    return {"error_code": code, "api_keys": keys, **shown_features()}
 
 
 CATALOG = {
@@ -145,6 +147,7 @@ CATALOG = {
         Known(DESCRIBE_PRODUCERS, describe_producers),
         Known(DESCRIBE_TRANSACTIONS, describe_transactions),
         Known(LIST_TRANSACTIONS, list_transactions),
+        Known(UPDATE_FEATURES, update_features),
         Known(DESCRIBE_CLUSTER, describe_cluster),
         Known(CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat),
         Known(CONSUMER_GROUP_DESCRIBE, consumer_group_describe),

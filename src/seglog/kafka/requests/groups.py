@@ -7,7 +7,7 @@ from contextlib import suppress
 from seglog.errors import Forbidden, GroupConflict, GroupNotFound, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group, State
-from seglog.kafka.groups.member import Assigned, Joined, Synced, Wish
+from seglog.kafka.groups.member import Joined, Synced, SyncWish, Wish
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE
 from seglog.kafka.topic_ids import uuid_of
@@ -115,7 +115,7 @@ async def sync_group(call: Call) -> Values:
         return _sync_answer(Synced(codes.UNKNOWN_MEMBER_ID))
     assignments = {one["member_id"]: bytes(one["assignment"]) for one in values["assignments"]}
     who = values["member_id"], values["group_instance_id"], values["generation_id"]
-    return _sync_answer(await group.sync(*who, Assigned(assignments, kind, protocol)))
+    return _sync_answer(await group.sync(*who, SyncWish(assignments, kind, protocol)))
 
 
 def _sync_answer(synced: Synced) -> Values:

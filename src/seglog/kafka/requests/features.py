@@ -1,0 +1,48 @@
+"""Features of a cluster, as Kafka versions them: which ones this server has, and that none of them changes."""
+
+from __future__ import annotations
+
+from seglog.errors import SeglogError
+from seglog.kafka import codes
+from seglog.kafka.requests.call import Call, Values
+from seglog.server.rights.access import EVERY
+
+FEATURES = {"group.version": 1}
+"""Feature -> its only version. group.version 1: groups may use the consumer protocol (KIP-848)."""
+EPOCH = 0
+RESULTS_UNTIL = 1
+"""The last version of UpdateFeatures that has a result for each feature."""
+
+
+def shown_features() -> Values:
+    """Return the fields of ApiVersions about features: their versions cannot be changed, so both ends are the same."""
+    return {
+        "supported_features": [
+            {"name": name, "min_version": version, "max_version": version} for name, version in FEATURES.items()
+        ],
+        "finalized_features_epoch": EPOCH,
+        "finalized_features": [
+            {"name": name, "max_version_level": version, "min_version_level": version}
+            for name, version in FEATURES.items()
+        ],
+    }
+
+
+async def update_features(call: Call) -> Values:
+    """Refuse every version but the present one."""
+    try:
+        call.caller.require("admin", EVERY)
+    except SeglogError as error:
+        return {"error_code": codes.CLUSTER_AUTHORIZATION_FAILED, "error_message": str(error), "results": []}
+    results = [_refusal(one["feature"], one["max_version_level"]) for one in call.values["feature_updates"]]
+    if call.version <= RESULTS_UNTIL:
+        return {"results": results}
+    return next((one for one in results if one["error_code"]), {})
+
+
+def _refusal(feature: str, version: int) -> Values:
+    if FEATURES.get(feature) == version:
+        return {"feature": feature, "error_code": codes.NONE}
+    known = ", ".join(f"{name} {only}" for name, only in FEATURES.items())
+    message = f"feature {feature!r} cannot have version {version}; this server has {known}, and no other version"
+    return {"feature": feature, "error_code": codes.INVALID_UPDATE_VERSION, "error_message": message}
