@@ -202,8 +202,23 @@ def test_the_broker_describes_itself(admin):
     found = admin.describe_configs([resource])[resource].result()
     assert found["auto.create.topics.enable"].value == "true"
     assert re.fullmatch(r"PLAINTEXT://127\.0\.0\.1:\d+", found["advertised.listeners"].value)
+    assert found["log.cleaner.backoff.ms"].value == "15000"
+    assert found["log.segment.bytes"].value == str(LogConfig().segment_bytes)
+    assert {one.is_read_only for one in found.values()} == {True}
     absent = ConfigResource(ResourceType.TOPIC, "absent")
     assert code_of(admin.describe_configs([absent])[absent]) == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_no_config_of_the_broker_is_altered(kafka, admin):
+    entry = ConfigEntry("log.cleaner.backoff.ms", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    with pytest.raises(KafkaException, match="options of `seglog serve`") as caught:
+        admin.incremental_alter_configs([resource])[resource].result()
+    assert caught.value.args[0].code() == KafkaError.INVALID_CONFIG
+    resource = {"resource_type": 4, "resource_name": "1", "configs": []}
+    with kafka.connection() as raw:
+        [found] = raw.ask(ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": True})["responses"]
+    assert found["error_code"] == KafkaError.INVALID_CONFIG
 
 
 def test_the_other_admin_clients_create_and_delete(kafka, name):

@@ -21,6 +21,7 @@ from seglog.kafka.dispatch import answer
 from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.requests.call import Parts, Sender
 from seglog.kafka.requests.catalog import CATALOG
+from seglog.kafka.settings import IDLE_CONNECTION_SECONDS
 from seglog.kafka.wire.buffers import Malformed
 from seglog.server.rights.access import ANYBODY
 from seglog.server.runtime.memory import Claim
@@ -36,7 +37,6 @@ HEAD_BYTES = REQUEST_HEAD.size
 HEAD_SPACE = 64 * 1024  # of a produce request, beside its records
 SMALL_REQUEST_BYTES = 4 * 1024 * 1024
 FIRST_BYTES = 64 * 1024  # memory for a request, until more of it has come
-IDLE_CONNECTION_SECONDS = 600.0
 _NUMBERS = count(1)
 
 

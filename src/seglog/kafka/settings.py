@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from seglog.errors import ConfigError
 
 MAX_PORT = 65535
+IDLE_CONNECTION_SECONDS = 600.0
+SESSION_MS = range(100, 30 * 60 * 1000 + 1)
+"""The sessions that members of groups may have with the classic protocol."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

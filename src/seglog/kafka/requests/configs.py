@@ -1,4 +1,4 @@
-"""Describe and alter configs: those of topics; the few of the broker only describe it."""
+"""Describe and alter configs: those of topics; those of the broker are only described."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from functools import partial
 from seglog.config import LogConfig
 from seglog.errors import ConfigError, Forbidden, SeglogError
 from seglog.kafka import codes
+from seglog.kafka.broker_configs import broker_configs
 from seglog.kafka.configs import (
     ABOUT,
-    BOOLEAN,
     DEFAULTS,
     INT,
     LIST,
+    MESSAGE_BYTES,
     SETTINGS,
     changed,
     values_of,
@@ -42,12 +43,12 @@ async def _described(call: Call, wanted: Values) -> Values:
         found = _of_broker(call, name) if kind == BROKER else await _of_topic(call, kind, name)
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
-    if call.values["include_documentation"]:
-        found = [{**one, "documentation": ABOUT[one["name"]]} for one in found]
+    if not call.values["include_documentation"]:
+        found = [{**one, "documentation": None} for one in found]
     return {**shown, "configs": [one for one in found if keys is None or one["name"] in keys]}
 
 
-def _entry(name: str, value: str, kind: int, source: int, *, fixed: bool) -> Values:
+def _entry(name: str, value: str, kind: int, source: int, about: str, *, fixed: bool = True) -> Values:
     return {
         "name": name,
         "value": value,
@@ -56,6 +57,7 @@ def _entry(name: str, value: str, kind: int, source: int, *, fixed: bool) -> Val
         "is_sensitive": False,
         "synonyms": [],
         "config_type": kind,
+        "documentation": about,
     }
 
 
@@ -70,15 +72,18 @@ async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
                 values[each],
                 setting.type,
                 DEFAULT if values[each] == DEFAULTS[each] else OF_TOPIC,
+                ABOUT[each],
                 fixed=setting.fixed,
             )
             for each, setting in SETTINGS.items()
         ),
-        _entry("max.message.bytes", most, INT, DEFAULT, fixed=True),
+        _entry(MESSAGE_BYTES, most, INT, DEFAULT, ABOUT[MESSAGE_BYTES]),
     ]
 
 
 async def _topic(call: Call, kind: int, name: str, *, admin: bool) -> Topic:
+    if kind == BROKER:
+        raise ConfigError("the configs of the broker are options of `seglog serve`; restart it with others")
     if kind != TOPIC:
         raise ConfigError(f"resources of kind {kind} have no configs here; topics (2) and brokers (4) do")
     if admin:
@@ -91,18 +96,10 @@ async def _topic(call: Call, kind: int, name: str, *, admin: bool) -> Topic:
 def _of_broker(call: Call, name: str) -> list[Values]:
     if name not in ("", str(NODE)):
         raise ConfigError(f"there is no broker {name!r}; the only one is {NODE}")
-    settings, limits = call.parts.settings, call.services.settings.limits
     host, port = call.advertised
-    values = {
-        "advertised.listeners": (f"{_protocol(call)}://{host}:{port}", LIST),
-        "auto.create.topics.enable": ("true" if settings.topic_partitions else "false", BOOLEAN),
-        "default.replication.factor": ("1", INT),
-        "log.cleanup.policy": ("delete", LIST),
-        "message.max.bytes": (str(limits.batch_bytes), INT),
-        "num.partitions": (str(max(settings.topic_partitions, 1)), INT),
-        "offsets.topic.replication.factor": ("1", INT),
-    }
-    return [_entry(each, value, kind, OF_BROKER, fixed=True) for each, (value, kind) in values.items()]
+    address = f"{_protocol(call)}://{host}:{port}"
+    found = broker_configs(NODE, address, call.parts.settings, call.services.settings)
+    return [_entry(each, one.value, one.type, OF_BROKER, one.about) for each, one in found.items()]
 
 
 def _protocol(call: Call) -> str:

@@ -10,13 +10,13 @@ from seglog.kafka.groups.group import Group, State
 from seglog.kafka.groups.member import Joined, Synced, SyncWish, Wish
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE
+from seglog.kafka.settings import SESSION_MS
 from seglog.kafka.topic_ids import uuid_of
 from seglog.server.api import group_rights
 from seglog.topic.layout.names import is_group_name
 from seglog.topic.layout.places import Partition
 
 GROUP_KIND, TRANSACTION_KIND = 0, 1
-SESSION_MS = range(100, 30 * 60 * 1000 + 1)
 NEEDS_ID_SINCE = 4
 NO_PROTOCOL_SINCE = 7  # JoinGroup: null, if there is no generation
 SKIPS_SINCE = 9  # JoinGroup: a leader may have nothing to assign

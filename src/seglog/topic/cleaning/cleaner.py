@@ -41,6 +41,7 @@ from seglog.uncopied import Uncopied
 if TYPE_CHECKING:
     Logs = Mapping[str, Log]
 
+INTERVAL_SECONDS = 15.0
 OVERLAID = frozenset({"idle", "waiting", "retrying"})  # shown as paused while everything is paused
 
 
@@ -54,7 +55,7 @@ class Cleaner(Inheritable, Uncopied):
         self,
         logs: Logs | Callable[[], Logs],
         *,
-        interval: float = 15.0,
+        interval: float = INTERVAL_SECONDS,
         bytes_per_second: float | None = None,
         clock: Clock = system_clock,
         retry_first: float = 1.0,
