@@ -69,6 +69,8 @@ def test_a_log_answers_every_call(run: Any, place: Any, tmp_path: Any) -> None:
             assert log.config.retention.age == 60
             await log.alter_compression("lz4")
             assert log.config.compression == "lz4"
+            await log.alter_segment_age(3600)
+            assert log.config.segment_age == 3600
             assert await log.expire() == 0
             await log.truncate(203)
             assert await log.published("q") is None

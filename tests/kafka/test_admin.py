@@ -119,6 +119,26 @@ def test_configs_are_replaced(kafka, admin, name):
     assert (config.retention, config.segment_bytes) == (Retention(bytes=5000), 9999)
 
 
+def test_the_age_of_segments_is_altered(kafka, admin, name):
+    admin.create_topics([NewTopic(name, 2)])[name].result()
+
+    def alter(value, operation=AlterConfigOpType.SET):
+        entry = ConfigEntry("segment.ms", value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+        return admin.incremental_alter_configs([resource])[resource]
+
+    alter("50").result()
+    assert described(admin, name)["segment.ms"].value == "50"
+    with Client(kafka.url) as http:
+        topic = http.topic(name)
+        assert topic.info().config.segment_age == 0.05
+        topic.append(b"old", partition=1)
+        until(lambda: topic.append(b"new", partition=1) and len(topic.partition(1).segments) > 1)
+        alter(None, AlterConfigOpType.DELETE).result()
+        assert topic.info().config.segment_age is None
+    assert code_of(alter("0")) == KafkaError.INVALID_CONFIG
+
+
 def test_the_compression_type_is_the_codec_of_segments(kafka, admin, name):
     config = {"compression.type": "zstd", "segment.bytes": "2000"}
     admin.create_topics([NewTopic(name, 2, config=config)])[name].result()

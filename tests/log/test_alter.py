@@ -70,6 +70,28 @@ def test_a_log_is_compacted_as_soon_as_it_may_be_and_no_longer_than_that(place: 
             log.compact(roll=True)
 
 
+def test_another_age_of_segments_counts_for_the_active_one_too(place: Any, clock: ManualClock) -> None:
+    with seglog.open(place, SMALL, clock=clock) as log:
+        log.append(b"v")
+        clock.advance(HOUR)
+        log.alter_segment_age(2 * HOUR)
+        log.append(b"v")
+        assert len(log.segments) == 1
+        log.alter_segment_age(HOUR)
+        log.append(b"v")
+        assert len(log.segments) == 2
+        with pytest.raises(seglog.ConfigError, match="segment_age"):
+            log.alter_segment_age(-1)
+    with seglog.open(place, clock=clock) as log:
+        assert (log.config.segment_age, log.config.segment_bytes) == (HOUR, 512)
+        log.alter_segment_age(None)
+        clock.advance(HOUR)
+        log.append(b"v")
+        assert len(log.segments) == 2
+    with seglog.open(place, mode="r") as reader, pytest.raises(seglog.LogReadOnly):
+        reader.alter_segment_age(1)
+
+
 def test_age_begins_to_count_for_a_log_that_had_none(place: Any, clock: ManualClock) -> None:
     with seglog.open(place, SMALL, clock=clock) as log:
         fill(log)

@@ -62,6 +62,7 @@ CALLS: dict[str, Callable[[seglog.Log], Any]] = {
     "publish": publish,
     "alter_retention": lambda log: log.alter_retention(seglog.Retention(compact=True, bytes=99)),
     "alter_compression": lambda log: log.alter_compression("lz4"),
+    "alter_segment_age": lambda log: log.alter_segment_age(60),
     "repair": lambda log: log.repair(),
     "pin": lambda log: log.pin("follower", 3),
     "unpin": lambda log: log.unpin("follower"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -296,6 +297,25 @@ def test_another_codec_is_every_partitions_also_of_later_ones_and_for_good(broke
         topic = again.topic("orders")
         configs = [topic.partition(number).config for number in range(4)]
         assert [(one.compression, one.segment_bytes) for one in configs] == [("zstd", 512)] * 4
+
+
+def test_another_age_of_segments_is_every_partitions_also_of_later_ones_and_for_good(
+    broker: Broker, root: Path
+) -> None:
+    broker.create_topic("orders", partitions=2, config=SMALL)
+    broker.alter_segment_age("orders", timedelta(hours=1))
+    broker.add_partitions("orders", 3)
+    with pytest.raises(seglog.ConfigError, match="segment_age"):
+        broker.alter_segment_age("orders", 0)
+    with pytest.raises(seglog.TopicNotFound):
+        broker.alter_segment_age("payments", 60)
+    broker.close()
+    with Broker(root) as again:
+        topic = again.topic("orders")
+        configs = [topic.partition(number).config for number in range(3)]
+        assert [(one.segment_age, one.segment_bytes) for one in configs] == [(3600, 512)] * 3
+        again.alter_segment_age("orders", None)
+        assert topic.partition(2).config.segment_age is None
 
 
 def test_where_a_partition_refuses_a_codec_it_is_said_which_have_it_already(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -110,6 +111,10 @@ class AsyncBroker(Uncopied):
     async def alter_compression(self, name: str, codec: Compression) -> None:
         """Change the codec of every partition of a topic permanently; as Broker.alter_compression."""
         await self._run(self.broker.alter_compression, name, codec)
+
+    async def alter_segment_age(self, name: str, age: float | timedelta | None) -> None:
+        """Change at which age the segments of a topic roll, permanently; as Broker.alter_segment_age."""
+        await self._run(self.broker.alter_segment_age, name, age)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and committed offsets; as Broker.delete_topic."""

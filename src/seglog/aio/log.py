@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -219,6 +220,10 @@ class AsyncLog(AsyncReadableLog):
     async def alter_compression(self, codec: Compression) -> None:
         """Change LogConfig.compression durably; as Log.alter_compression."""
         await self._write(self.log.alter_compression, codec)
+
+    async def alter_segment_age(self, age: float | timedelta | None) -> None:
+        """Change LogConfig.segment_age durably; as Log.alter_segment_age."""
+        await self._write(self.log.alter_segment_age, age)
 
     async def standing(self) -> Standing:
         """Return the state of compaction by key, and of compression; as Log.standing."""

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -278,6 +279,10 @@ class AsyncTopic(Uncopied):
     async def alter_compression(self, codec: Compression) -> None:
         """Change the codec of every partition permanently; as Topic.alter_compression."""
         await self._run(self.topic.alter_compression, codec)
+
+    async def alter_segment_age(self, age: float | timedelta | None) -> None:
+        """Change at which age the segments of every partition roll, permanently; as Topic.alter_segment_age."""
+        await self._run(self.topic.alter_segment_age, age)
 
     async def sync(self) -> None:
         """Make everything appended so far durable, in every partition."""

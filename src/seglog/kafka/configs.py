@@ -68,7 +68,7 @@ SETTINGS: dict[str, Setting] = {
     "retention.bytes": Setting(lambda config: _number(config.retention.bytes), LONG),
     "retention.ms": Setting(lambda config: _ms(config.retention.age), LONG),
     "segment.bytes": Setting(lambda config: str(config.segment_bytes), INT, fixed=True),
-    "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG, fixed=True),
+    "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG),
 }
 CONSTANT: dict[str, tuple[frozenset[str], int]] = {  # which values are accepted: the first is shown
     "preallocate": (frozenset({"false"}), BOOLEAN),
@@ -171,11 +171,12 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         timestamps=_stamps(values[TIMESTAMPS]),
     )
     compression = _codec(values[COMPRESSION])
+    segment_age = _seconds(values, "segment.ms", none=MOST_LAG_MS)
     if not is_new:
-        return replace(config, retention=retention, compression=compression)
+        return replace(config, retention=retention, compression=compression, segment_age=segment_age)
     return LogConfig(
         segment_bytes=_whole(values, "segment.bytes"),
-        segment_age=_seconds(values, "segment.ms", none=MOST_LAG_MS),
+        segment_age=segment_age,
         flush_records=_limit(values, "flush.messages", none=MOST_LAG_MS),
         flush_interval=_seconds(values, "flush.ms", none=MOST_LAG_MS),
         retention=retention,

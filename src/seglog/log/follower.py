@@ -266,6 +266,7 @@ class LogFollower(Log):
     delete_before = _rejected("delete_before")
     alter_retention = _rejected("alter_retention")
     alter_compression = _rejected("alter_compression")
+    alter_segment_age = _rejected("alter_segment_age")
     compact = _rejected("compact")
     plan_compaction = _rejected("plan_compaction")
     finish_compaction = _rejected("finish_compaction")

@@ -64,7 +64,7 @@ class LiveSegments:
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
-        """Store this config with the log, if it is another; of an open log only retention and codec may change."""
+        """Store this config with the log, if it is another; see `Log` for what may change of it."""
         if config == self.catalog.current.config:
             return
         self.catalog.install(self.catalog.following(self.catalog.current.segments, config=config))

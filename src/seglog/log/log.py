@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from seglog.config import Compression, Retention
@@ -277,6 +278,20 @@ class Log(FollowedLog):
         Raises:
             ConfigError: If there is no such codec.
             StorageError: If it cannot be stored; the old codec remains.
+        """
+
+    @abstractmethod
+    def alter_segment_age(self, age: float | timedelta | None) -> None:
+        """Change LogConfig.segment_age durably, also for later openings.
+
+        An active segment that is older rolls at the next append or `expire`.
+
+        Args:
+            age: Seconds, or a timedelta; None: segments roll by size only.
+
+        Raises:
+            ConfigError: If it is not a positive duration.
+            StorageError: If it cannot be stored; the old one remains.
         """
 
     def standing(self) -> Standing:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seglog.clock import Clock
@@ -378,6 +379,12 @@ class LogWriter(MirroredLog):
         config = replace(live.config, retention=retention.over(live.config.retention))
         live.configure(config)
         self._needs_keys = config.retention.needs_keys
+
+    @change
+    def alter_segment_age(self, age: float | timedelta | None) -> None:
+        """Change the age at which segments roll; see Log.alter_segment_age."""
+        live = self._state.live
+        live.configure(replace(live.config, segment_age=age))  # validates it
 
     @change
     def repair(self, progress: Progress | None = None) -> RepairReport:

@@ -24,6 +24,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
@@ -282,6 +283,18 @@ class Broker(Inheritable, Uncopied):
         with self._structure:
             self._check_writable("alter_compression")
             self.topic(name).alter_compression(codec)
+
+    @_closes
+    def alter_segment_age(self, name: str, age: float | timedelta | None) -> None:
+        """Change at which age the segments of a topic roll, permanently; see Topic.alter_segment_age.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            ConfigError: the age is not a positive duration.
+        """
+        with self._structure:
+            self._check_writable("alter_segment_age")
+            self.topic(name).alter_segment_age(age)
 
     @_closes
     def delete_topic(self, name: str) -> None:

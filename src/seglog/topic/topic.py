@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -441,6 +442,13 @@ class Topic(ReadableTopic):
         Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
         """
         self._alter_each("codec", lambda log: log.alter_compression(codec))
+
+    def alter_segment_age(self, age: float | timedelta | None) -> None:
+        """Change at which age the segments of every partition roll, permanently; see `Log.alter_segment_age`.
+
+        Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
+        """
+        self._alter_each("segment_age", lambda log: log.alter_segment_age(age))
 
     def _alter_each(self, what: str, alter: Callable[[Log], None]) -> None:
         for number, log in enumerate(self._logs):

@@ -183,3 +183,4 @@ def _store(call: Call, name: str, config: LogConfig) -> None:
     """Store what may change of a topic's config."""
     call.services.broker.alter_retention(name, config.retention)
     call.services.broker.alter_compression(name, config.compression)
+    call.services.broker.alter_segment_age(name, config.segment_age)
