@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from seglog.kafka.messages.shared import ERROR, MESSAGE, THROTTLE, UNKNOWN_RIGHTS, rows, topics
-from seglog.kafka.wire.schema import BOOL, INT8, INT16, INT32, INT64, NULLABLE_STRING, STRING, Api, Array, Field, Struct
+from seglog.kafka.wire.schema import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NO_UUID,
+    NULLABLE_STRING,
+    STRING,
+    UUID,
+    Api,
+    Array,
+    Field,
+    Maybe,
+    Struct,
+)
 
 CREATE_TOPICS = Api(
     19,
@@ -230,10 +245,67 @@ DESCRIBE_CLUSTER = Api(
     flexible_since=0,
 )
 
+CURSOR = Maybe(Struct(Field("topic_name", STRING), Field("partition_index", INT32)))
+DESCRIBE_TOPIC_PARTITIONS = Api(
+    75,
+    "DescribeTopicPartitions",
+    range(1),
+    Struct(
+        Field("topics", rows(Field("name", STRING))),
+        Field("response_partition_limit", INT32, default=2000),
+        Field("cursor", CURSOR, default=None),
+    ),
+    Struct(
+        THROTTLE,
+        Field(
+            "topics",
+            rows(
+                ERROR,
+                Field("name", NULLABLE_STRING),
+                Field("topic_id", UUID, default=NO_UUID),
+                Field("is_internal", BOOL, default=False),
+                Field(
+                    "partitions",
+                    rows(
+                        ERROR,
+                        Field("partition_index", INT32),
+                        Field("leader_id", INT32),
+                        Field("leader_epoch", INT32, default=-1),
+                        Field("replica_nodes", Array(INT32)),
+                        Field("isr_nodes", Array(INT32)),
+                        Field("eligible_leader_replicas", Array(INT32, nullable=True), default=()),
+                        Field("last_known_elr", Array(INT32, nullable=True), default=()),
+                        Field("offline_replicas", Array(INT32), default=()),
+                    ),
+                ),
+                Field("topic_authorized_operations", INT32, default=UNKNOWN_RIGHTS),
+            ),
+        ),
+        Field("next_cursor", CURSOR, default=None),
+    ),
+    flexible_since=0,
+)
+
+LIST_CONFIG_RESOURCES = Api(
+    74,
+    "ListConfigResources",
+    range(2),
+    Struct(Field("resource_types", Array(INT8), since=1, default=())),
+    Struct(
+        THROTTLE,
+        ERROR,
+        Field(
+            "config_resources",
+            rows(Field("resource_name", STRING), Field("resource_type", INT8, since=1, default=16)),
+        ),
+    ),
+    flexible_since=0,
+)
+
 DESCRIBE_LOG_DIRS = Api(
     35,
     "DescribeLogDirs",
-    range(1, 5),
+    range(1, 6),
     Struct(Field("topics", rows(Field("topic", STRING), Field("partitions", Array(INT32)), nullable=True))),
     Struct(
         THROTTLE,
@@ -251,6 +323,7 @@ DESCRIBE_LOG_DIRS = Api(
                 ),
                 Field("total_bytes", INT64, since=4, default=-1),
                 Field("usable_bytes", INT64, since=4, default=-1),
+                Field("is_cordoned", BOOL, since=5, default=False),
             ),
         ),
     ),

@@ -14,8 +14,10 @@ from seglog.kafka.messages.admin import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
     DESCRIBE_LOG_DIRS,
+    DESCRIBE_TOPIC_PARTITIONS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
     UPDATE_FEATURES,
 )
 from seglog.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
@@ -52,7 +54,12 @@ from seglog.kafka.messages.transactions import (
 )
 from seglog.kafka.requests.call import Call, Handler, Values
 from seglog.kafka.requests.commits import offset_commit, offset_fetch
-from seglog.kafka.requests.configs import alter_configs, describe_configs, incremental_alter_configs
+from seglog.kafka.requests.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
 from seglog.kafka.requests.consumer_groups import consumer_group_describe, consumer_group_heartbeat
 from seglog.kafka.requests.elections import elect_leaders
 from seglog.kafka.requests.epochs import offset_for_leader_epoch
@@ -77,6 +84,7 @@ from seglog.kafka.requests.partitions import create_partitions, delete_records
 from seglog.kafka.requests.produce import produce
 from seglog.kafka.requests.producers import describe_producers, init_producer_id
 from seglog.kafka.requests.sasl import sasl_authenticate, sasl_handshake
+from seglog.kafka.requests.topic_pages import describe_topic_partitions
 from seglog.kafka.requests.topics import create_topics, delete_topics
 from seglog.kafka.requests.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, txn_offset_commit
 from seglog.kafka.wire.schema import Api
@@ -151,5 +159,7 @@ CATALOG = {
         Known(DESCRIBE_CLUSTER, describe_cluster),
         Known(CONSUMER_GROUP_HEARTBEAT, consumer_group_heartbeat),
         Known(CONSUMER_GROUP_DESCRIBE, consumer_group_describe),
+        Known(LIST_CONFIG_RESOURCES, list_config_resources),
+        Known(DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions),
     )
 }

@@ -21,10 +21,10 @@ from seglog.kafka.configs import (
     within,
 )
 from seglog.kafka.requests.call import Call, Values
-from seglog.kafka.requests.metadata import NODE, refusal_of
+from seglog.kafka.requests.metadata import NODE, refusal_of, visible_names
 from seglog.topic.topic import Topic
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 OF_TOPIC, OF_BROKER, DEFAULT = 1, 4, 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -34,6 +34,19 @@ Change = Callable[[LogConfig], LogConfig]
 async def describe_configs(call: Call) -> Values:
     """Return the configs of topics and of the broker."""
     return {"results": [await _described(call, one) for one in call.values["resources"]]}
+
+
+async def list_config_resources(call: Call) -> Values:
+    """Return what has configs: topics that the sender may see, and the broker; of the other kinds there is nothing.
+
+    Version 0 is only about the metrics of clients.
+    """
+    kinds = set(call.values["resource_types"]) or {TOPIC, BROKER} if call.version else set[int]()
+    if not kinds <= {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}:
+        return {"error_code": codes.UNSUPPORTED_VERSION, "config_resources": []}
+    named = [(TOPIC, name) for name in await visible_names(call)] if TOPIC in kinds else []
+    named += [(BROKER, str(NODE))] if BROKER in kinds else []
+    return {"config_resources": [{"resource_type": kind, "resource_name": name} for kind, name in named]}
 
 
 async def _described(call: Call, wanted: Values) -> Values:

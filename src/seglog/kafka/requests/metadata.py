@@ -15,6 +15,8 @@ from seglog.kafka.topic_ids import uuid_of
 from seglog.topic.layout.names import checked_name, refuse_reserved
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from seglog.topic.topic import Topic
 
 NODE = 1
@@ -29,7 +31,7 @@ async def metadata(call: Call) -> Values:
     wanted = call.values["topics"]
     host, port = call.advertised
     if wanted is None:
-        names = [name for name in await call.services.reads.run(call.services.broker.topics) if _is_visible(call, name)]
+        names = await visible_names(call)
     else:
         names = list(dict.fromkeys(one["name"] for one in wanted if one["name"] is not None))
     ids = dict.fromkeys(one["topic_id"] for one in wanted or () if one["name"] is None)
@@ -47,13 +49,23 @@ async def metadata(call: Call) -> Values:
     }
 
 
+async def visible_names(call: Call) -> list[str]:
+    """Return the names of the topics on which the sender has any right, sorted."""
+    return [name for name in await call.services.reads.run(call.services.broker.topics) if _is_visible(call, name)]
+
+
 def _is_visible(call: Call, name: str) -> bool:
     return call.caller.may_anything(name)
 
 
 async def _described(call: Call, name: str) -> Values:
+    return await topic_or_error(name, _created(call, name))
+
+
+async def topic_or_error(name: str, found: Awaitable[Topic]) -> Values:
+    """Return a topic with all of its partitions, or the error of `found`."""
     try:
-        return _partitions(await _topic(call, name))
+        return _partitions(await found)
     except SeglogError as error:
         return {"error_code": refusal_of(error), "name": name, "partitions": []}
 
@@ -90,17 +102,27 @@ async def describe_cluster(call: Call) -> Values:
     return {**shown, "cluster_authorized_operations": rights}
 
 
-async def _topic(call: Call, name: str) -> Topic:
+async def visible_topic(call: Call, name: str) -> Topic:
+    """Return a topic.
+
+    Raises:
+        Forbidden: The sender has no right on it.
+        InvalidArgument: It is no name of a topic.
+        TopicNotFound: There is none.
+    """
     if not _is_visible(call, name):
         raise Forbidden(f"the token {call.caller.name!r} has no right on topic {name!r}")
     broker = call.services.broker
     refuse_reserved(checked_name(name, "topic"))
     opened = broker.if_open(name)
-    if opened is not None:
-        return opened
+    return opened if opened is not None else await call.services.reads.run(lambda: broker.topic(name))
+
+
+async def _created(call: Call, name: str) -> Topic:
+    """Return a topic, which is created if it is missing, and the request and the settings allow it."""
     with suppress(TopicNotFound):
-        return await call.services.reads.run(lambda: broker.topic(name))
-    partitions = call.parts.settings.topic_partitions
+        return await visible_topic(call, name)
+    broker, partitions = call.services.broker, call.parts.settings.topic_partitions
     if not (partitions and call.values["allow_auto_topic_creation"] and call.caller.may("admin", name)):
         raise TopicNotFound(name)
     try:
