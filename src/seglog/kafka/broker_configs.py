@@ -1,4 +1,4 @@
-"""The configs of the broker by Kafka's names: what the server does, as text. They are read, and never changed.
+"""The configs of broker and groups by Kafka's names: what the server does, as text. They are read, and never changed.
 
 Most are options of `seglog serve`; the others are what this server always does, for tools that look.
 """
@@ -37,6 +37,10 @@ OF_TOPICS = {  # config of the broker -> config of a new topic without one of it
     "log.segment.bytes": "segment.bytes",
     "min.insync.replicas": "min.insync.replicas",
 }
+OF_GROUPS = {  # config of a group -> config of the broker that every group has
+    "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+    "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+}
 
 
 class BrokerConfig(NamedTuple):
@@ -55,6 +59,12 @@ def broker_configs(number: int, address: str, settings: KafkaSettings, server: S
     }
     found = {**of_topics, **_constants(), **_of_server(number, address, settings, server)}
     return dict(sorted(found.items()))
+
+
+def group_configs() -> Mapping[str, BrokerConfig]:
+    """Return every config of a group, by name: they are the same for all groups."""
+    constants = _constants()
+    return {name: constants[of_broker] for name, of_broker in OF_GROUPS.items()}
 
 
 def _of_server(number: int, address: str, settings: KafkaSettings, server: Settings) -> dict[str, BrokerConfig]:

@@ -43,7 +43,7 @@ from seglog.kafka.messages.groups import (
     SYNC_GROUP,
 )
 from seglog.kafka.messages.producers import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID
-from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from seglog.kafka.messages.security import DESCRIBE_USER_SCRAM_CREDENTIALS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from seglog.kafka.messages.transactions import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -83,7 +83,7 @@ from seglog.kafka.requests.offsets import list_offsets
 from seglog.kafka.requests.partitions import create_partitions, delete_records
 from seglog.kafka.requests.produce import produce
 from seglog.kafka.requests.producers import describe_producers, init_producer_id
-from seglog.kafka.requests.sasl import sasl_authenticate, sasl_handshake
+from seglog.kafka.requests.sasl import describe_user_scram_credentials, sasl_authenticate, sasl_handshake
 from seglog.kafka.requests.topic_pages import describe_topic_partitions
 from seglog.kafka.requests.topics import create_topics, delete_topics
 from seglog.kafka.requests.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, txn_offset_commit
@@ -152,6 +152,7 @@ CATALOG = {
         Known(ELECT_LEADERS, elect_leaders),
         Known(INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs),
         Known(OFFSET_DELETE, offset_delete),
+        Known(DESCRIBE_USER_SCRAM_CREDENTIALS, describe_user_scram_credentials),
         Known(DESCRIBE_PRODUCERS, describe_producers),
         Known(DESCRIBE_TRANSACTIONS, describe_transactions),
         Known(LIST_TRANSACTIONS, list_transactions),

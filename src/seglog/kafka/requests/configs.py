@@ -1,4 +1,4 @@
-"""Describe and alter configs: those of topics; those of the broker are only described."""
+"""Describe and alter configs: those of topics; those of the broker and of groups are only described."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from seglog.config import LogConfig
 from seglog.errors import ConfigError, Forbidden, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.broker_configs import broker_configs
+from seglog.kafka.broker_configs import broker_configs, group_configs
 from seglog.kafka.configs import (
     ABOUT,
     DEFAULTS,
@@ -22,6 +22,7 @@ from seglog.kafka.configs import (
 )
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of, visible_names
+from seglog.topic.layout.names import is_group_name
 from seglog.topic.topic import Topic
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -32,7 +33,7 @@ Change = Callable[[LogConfig], LogConfig]
 
 
 async def describe_configs(call: Call) -> Values:
-    """Return the configs of topics and of the broker."""
+    """Return the configs of topics, of the broker and of groups."""
     return {"results": [await _described(call, one) for one in call.values["resources"]]}
 
 
@@ -53,12 +54,18 @@ async def _described(call: Call, wanted: Values) -> Values:
     kind, name, keys = wanted["resource_type"], wanted["resource_name"], wanted["configuration_keys"]
     shown = {"resource_type": kind, "resource_name": name, "configs": []}
     try:
-        found = _of_broker(call, name) if kind == BROKER else await _of_topic(call, kind, name)
+        found = await _configs(call, kind, name)
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
     if not call.values["include_documentation"]:
         found = [{**one, "documentation": None} for one in found]
     return {**shown, "configs": [one for one in found if keys is None or one["name"] in keys]}
+
+
+async def _configs(call: Call, kind: int, name: str) -> list[Values]:
+    if kind == BROKER:
+        return _of_broker(call, name)
+    return _of_group(name) if kind == GROUP else await _of_topic(call, kind, name)
 
 
 def _entry(name: str, value: str, kind: int, source: int, about: str, *, fixed: bool = True) -> Values:
@@ -97,13 +104,22 @@ async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
 async def _topic(call: Call, kind: int, name: str, *, admin: bool) -> Topic:
     if kind == BROKER:
         raise ConfigError("the configs of the broker are options of `seglog serve`; restart it with others")
+    if kind == GROUP:
+        raise ConfigError("the configs of groups are the same for all of them, and cannot be altered")
     if kind != TOPIC:
-        raise ConfigError(f"resources of kind {kind} have no configs here; topics (2) and brokers (4) do")
+        raise ConfigError(f"resources of kind {kind} have no configs here; topics (2), brokers (4) and groups (32) do")
     if admin:
         call.caller.require("admin", name)
     elif not call.caller.may_anything(name):
         raise Forbidden(f"the token {call.caller.name!r} has no right on topic {name!r}")
     return await call.services.reads.run(partial(call.services.broker.topic, name))
+
+
+def _of_group(name: str) -> list[Values]:
+    """Return the configs of a group, which need not exist."""
+    if not is_group_name(name):
+        raise ConfigError(f"{name!r} is no name of a group")
+    return [_entry(each, one.value, one.type, DEFAULT, one.about) for each, one in group_configs().items()]
 
 
 def _of_broker(call: Call, name: str) -> list[Values]:

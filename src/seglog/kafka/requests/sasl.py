@@ -7,7 +7,7 @@ import hmac
 from seglog.errors import Unauthorized
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
-from seglog.server.rights.access import Caller
+from seglog.server.rights.access import EVERY, Caller
 
 PLAIN = "PLAIN"
 MOST_BYTES = 4096
@@ -49,3 +49,19 @@ def _caller(call: Call, message: bytes) -> Caller:
     if access.asks and not names_match:
         raise Unauthorized("the user is not the name of the token; `seglog token` has created it under another name")
     return caller
+
+
+async def describe_user_scram_credentials(call: Call) -> Values:
+    """Return that no user has any, as Kafka does then; for callers that may administer every topic."""
+    if not call.caller.may("admin", EVERY):
+        text = f"the token {call.caller.name!r} has not the right admin on every topic"
+        return {"error_code": codes.CLUSTER_AUTHORIZATION_FAILED, "error_message": text, "results": []}
+    names = [one["name"] for one in call.values["users"] or ()]
+    return {"results": [_unknown_user(name, twice=names.count(name) > 1) for name in dict.fromkeys(names)]}
+
+
+def _unknown_user(name: str, *, twice: bool) -> Values:
+    if twice:
+        return {"user": name, "error_code": codes.DUPLICATE_RESOURCE, "error_message": "the request has it twice"}
+    text = "there are no users of SCRAM here: clients authenticate by SASL/PLAIN with a token"
+    return {"user": name, "error_code": codes.RESOURCE_NOT_FOUND, "error_message": text}
