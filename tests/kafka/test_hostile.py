@@ -167,10 +167,8 @@ def test_what_is_no_record_batch_is_refused_with_the_reason(kafka, name, version
     old = bytes(16) + b"\x01" + bytes(20)
     part = [{"index": 0, "records": old}, {"index": 9, "records": old}]
     values = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": name, "partition_data": part}]}
-    form = PRODUCE.form(version)
     with kafka.connection() as raw:
-        raw.request(0, version, body(PRODUCE.request, values, form))
-        found = PRODUCE.response.read(Reader(raw.response()[4:]), form)["responses"][0]["partition_responses"]
+        found = raw.ask(PRODUCE, version, values)["responses"][0]["partition_responses"]
     assert [one["error_code"] for one in found] == [43, 3]
     assert version < 8 or "format 1" in found[0]["error_message"]
 

@@ -148,10 +148,12 @@ def test_the_features_of_the_server_are_listed_and_stay_as_they_are(kafka):
                 admin.update_features(changes)
     updates = [{"feature": name, "max_version_level": 1} for name in ("group.version", "transaction.version")]
     with kafka.connection() as raw:
-        for version in (0, 1):
+        for version in (0, 1, 2):
             found = raw.ask(UPDATE_FEATURES, version, {"feature_updates": updates})
-            assert found["error_code"] == 0
-            assert [one["error_code"] for one in found["results"]] == [0, codes.INVALID_UPDATE_VERSION]
+            assert found["error_code"] == codes.INVALID_UPDATE_VERSION
+            assert "transaction.version" in found["error_message"]
+        found = raw.ask(UPDATE_FEATURES, 1, {"feature_updates": updates[:1]})
+        assert [(one["feature"], one["error_code"]) for one in found["results"]] == [("group.version", 0)]
 
 
 def test_only_an_administrator_may_ask_for_another_version_of_a_feature(own_kafka, tmp_path):

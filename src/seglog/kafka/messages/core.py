@@ -27,10 +27,17 @@ NO_REPLICA = {"replica_id": -1, "replica_epoch": -1}
 NO_EPOCH = {"epoch": -1, "end_offset": -1}
 NO_LEADER = {"leader_id": -1, "leader_epoch": -1}
 NO_SNAPSHOT = {"end_offset": -1, "epoch": -1}
+LEADER = Struct(Field("leader_id", INT32, default=-1), Field("leader_epoch", INT32, default=-1))
+ENDPOINTS = rows(
+    Field("node_id", INT32),
+    Field("host", STRING),
+    Field("port", INT32),
+    Field("rack", NULLABLE_STRING, default=None),
+)
 PRODUCE = Api(
     0,
     "Produce",
-    range(9),
+    range(12),
     Struct(
         Field("transactional_id", NULLABLE_STRING, since=3, default=None),
         Field("acks", INT16),
@@ -62,12 +69,15 @@ PRODUCE = Api(
                             default=(),
                         ),
                         Field("error_message", NULLABLE_STRING, since=8, default=None),
+                        Field("current_leader", LEADER, since=10, default=NO_LEADER, tag=0),
                     ),
                 ),
             ),
         ),
         throttle(1),
+        Field("node_endpoints", ENDPOINTS, since=10, default=(), tag=0),
     ),
+    flexible_since=9,
 )
 
 FETCH = Api(
@@ -148,7 +158,7 @@ FETCH = Api(
                         ),
                         Field(
                             "current_leader",
-                            Struct(Field("leader_id", INT32, default=-1), Field("leader_epoch", INT32, default=-1)),
+                            LEADER,
                             since=12,
                             default=NO_LEADER,
                             tag=1,
@@ -171,18 +181,7 @@ FETCH = Api(
                 ),
             ),
         ),
-        Field(
-            "node_endpoints",
-            rows(
-                Field("node_id", INT32),
-                Field("host", STRING),
-                Field("port", INT32),
-                Field("rack", NULLABLE_STRING, default=None),
-            ),
-            since=16,
-            default=(),
-            tag=0,
-        ),
+        Field("node_endpoints", ENDPOINTS, since=16, default=(), tag=0),
     ),
     flexible_since=12,
 )

@@ -10,8 +10,6 @@ from seglog.server.rights.access import EVERY
 FEATURES = {"group.version": 1}
 """Feature -> its only version. group.version 1: groups may use the consumer protocol (KIP-848)."""
 EPOCH = 0
-RESULTS_UNTIL = 1
-"""The last version of UpdateFeatures that has a result for each feature."""
 
 
 def shown_features() -> Values:
@@ -29,20 +27,15 @@ def shown_features() -> Values:
 
 
 async def update_features(call: Call) -> Values:
-    """Refuse every version but the present one."""
+    """Refuse every version but the present one; as with Kafka, one refusal is that of the whole request."""
     try:
         call.caller.require("admin", EVERY)
     except SeglogError as error:
         return {"error_code": codes.CLUSTER_AUTHORIZATION_FAILED, "error_message": str(error), "results": []}
-    results = [_refusal(one["feature"], one["max_version_level"]) for one in call.values["feature_updates"]]
-    if call.version <= RESULTS_UNTIL:
-        return {"results": results}
-    return next((one for one in results if one["error_code"]), {})
-
-
-def _refusal(feature: str, version: int) -> Values:
-    if FEATURES.get(feature) == version:
-        return {"feature": feature, "error_code": codes.NONE}
-    known = ", ".join(f"{name} {only}" for name, only in FEATURES.items())
-    message = f"feature {feature!r} cannot have version {version}; this server has {known}, and no other version"
-    return {"feature": feature, "error_code": codes.INVALID_UPDATE_VERSION, "error_message": message}
+    wanted = {one["feature"]: one["max_version_level"] for one in call.values["feature_updates"]}
+    for feature, version in wanted.items():
+        if FEATURES.get(feature) != version:
+            known = ", ".join(f"{name} {only}" for name, only in FEATURES.items())
+            message = f"feature {feature!r} cannot have version {version}; this server has {known}, and no other"
+            return {"error_code": codes.INVALID_UPDATE_VERSION, "error_message": message, "results": []}
+    return {"results": [{"feature": name} for name in wanted]}
