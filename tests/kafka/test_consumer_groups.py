@@ -215,7 +215,7 @@ def test_heartbeats_are_answered_as_by_kafka(kafka, topic):
         assert beat(raw, group, "b", 0, subscribed_topic_regex="a" * 1001)["error_code"] == (
             codes.INVALID_REGULAR_EXPRESSION
         )
-        assert beat(raw, "a b", "b", 0, subscribed_topic_names=[topic])["error_code"] == codes.INVALID_GROUP_ID
+        assert beat(raw, "a\nb", "b", 0, subscribed_topic_names=[topic])["error_code"] == codes.INVALID_GROUP_ID
 
         left = beat(raw, group, "a", -1)
         assert (left["error_code"], left["member_epoch"]) == (0, -1)
