@@ -144,13 +144,22 @@ def test_a_token_creates_so_many_groups_and_no_more(guarded):
     assert guarded.commit("public", "mine-6", "public").status_code == 204
 
 
-@pytest.mark.parametrize("groups", ["billing", [7], ["a/b"], [""], ["*"], ["a*b"], {"a": 1}])
+@pytest.mark.parametrize("groups", ["billing", [7], ["a\n"], [""], ["*"], ["a*b"], ["a**"], {"a": 1}])
 def test_a_file_whose_groups_are_no_names_is_refused(tmp_path, groups):
     _, entry = new_token("a", {"orders": ["read"]})
     file = tmp_path / "tokens.json"
     file.write_text(json.dumps({"tokens": [entry | {"groups": groups}]}))
     with pytest.raises(ConfigError, match="groups"):
         Access.of_file(file)
+
+
+def test_a_token_may_own_a_group_of_any_name(tmp_path):
+    _, entry = new_token("a", {"orders": ["read"]}, ["team/a", "été/*"])
+    file = tmp_path / "tokens.json"
+    file.write_text(json.dumps({"tokens": [entry]}))
+    access = Access.of_file(file)
+    owned = {name: access.is_owned(name) for name in ("team/a", "team/ab", "été/x", "été")}
+    assert owned == {"team/a": True, "team/ab": False, "été/x": True, "été": False}
 
 
 # --- pages of others --------------------------------------------------------------------------------------------------

@@ -131,11 +131,14 @@ def _callers(values: Any) -> Iterable[tuple[bytes, Caller]]:
 
 
 def _groups(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(
-        isinstance(one, str) and is_group_name(one.removesuffix("*")) for one in values
-    ):
-        raise ValueError('"groups" must be a list of group names, or of prefixes followed by *')
+    if not isinstance(values, list) or not all(isinstance(one, str) and _is_pattern(one) for one in values):
+        raise ValueError('"groups" must be a list of group names without *, or of prefixes followed by *')
     return tuple(values)
+
+
+def _is_pattern(text: str) -> bool:
+    stem = text.removesuffix("*")
+    return is_group_name(stem) and "*" not in stem
 
 
 def _names(pattern: str, group: str) -> bool:
