@@ -96,6 +96,20 @@ def test_the_idempotent_producers_of_a_partition_are_described(kafka, topic):
             admin.describe_producers([kafka_python.TopicPartition(topic, 9)], broker_id=1)
 
 
+def test_the_producers_of_transactions_are_described_while_these_are_open_and_afterwards(kafka, topic, name):
+    with admin_of(kafka.address) as admin, TransactionalConfluent(kafka.address, name) as producer:
+        place = kafka_python.TopicPartition(topic, 0)
+        for last, commits in ((0, True), (1, False)):
+            producer.begin()
+            producer.send(topic, b"v", 0)
+            producer.flush()
+            [open_one] = admin.describe_producers([place])[place].active_producers
+            assert (open_one.last_sequence, open_one.current_transaction_start_offset) == (last, -1)
+            assert open_one.producer_id == admin.describe_transactions([name])[name].producer_id
+            producer.end(commit=commits)
+            assert admin.describe_producers([place])[place].active_producers == [open_one]
+
+
 def test_producers_are_known_after_a_restart_without_the_time_of_their_batch(own_kafka, name):
     kafka = own_kafka()
     Confluent(kafka.address).produce(name, [Sent(b"v"), Sent(b"w")], **{"enable.idempotence": True})

@@ -34,12 +34,12 @@ class Turn:
 
 
 class KnownProducer(NamedTuple):
-    """A producer as a partition knows it. timestamp: as in `Producer`."""
+    """A producer as a partition knows it. timestamp: as in `Producer`; -1 for one of transactions."""
 
     producer: int
     epoch: int
     last_sequence: int
-    timestamp: int
+    timestamp: int = -1
 
 
 class Producers:

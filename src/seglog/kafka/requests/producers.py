@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from seglog.errors import Busy, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.producers.registry import KnownProducer, new_producer
+from seglog.kafka.producers.registry import KnownProducer, Place, new_producer
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.metadata import refusal_of
-from seglog.kafka.topic_ids import uuid_of
 
 LONGEST_ID = 1000
 MOST_DESCRIBED = 20_000
@@ -37,29 +38,44 @@ def _refused(code: int) -> Values:
 
 
 async def describe_producers(call: Call) -> Values:
-    """Return the idempotent producers that partitions remember."""
-    topics, left = [], MOST_DESCRIBED
+    """Return the idempotent producers that partitions remember, with those of transactions."""
+    topics, left, transactional = [], MOST_DESCRIBED, _transactional(call)
     for topic in call.values["topics"]:
         partitions = []
         for number in dict.fromkeys(topic["partition_indexes"]):
-            found = await _known(call, topic["name"], number, left)
+            found = await _known(call, topic["name"], number, transactional, left)
             left -= len(found["active_producers"])
             partitions.append(found)
         topics.append({"name": topic["name"], "partitions": partitions})
     return {"topics": topics}
 
 
-async def _known(call: Call, name: str, number: int, most: int) -> Values:
+def _transactional(call: Call) -> dict[Place, list[KnownProducer]]:
+    """Return the producers of all transactional ids, by partition."""
+    found: dict[Place, list[KnownProducer]] = {}
+    for one in call.parts.transactions.all():
+        for place, line in one.lines.items():
+            if line.producer is not None:
+                known = KnownProducer(one.producer_id, line.producer.epoch, line.producer.last_sequence)
+                found.setdefault(place, []).append(known)
+    return found
+
+
+async def _known(
+    call: Call, name: str, number: int, transactional: Mapping[Place, list[KnownProducer]], most: int
+) -> Values:
     shown = {"partition_index": number, "active_producers": []}
     try:
         topic = await call.topic(name, "read")
-        found = await call.parts.producers.of((uuid_of(topic), number), log_of(topic, number))
+        place = (topic.id, number)
+        stored = await call.parts.producers.of(place, log_of(topic, number))
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
+    found = {one.producer: one for one in (*stored, *transactional.get(place, ()))}
     if len(found) > most:
         message = f"a response has at most {MOST_DESCRIBED} producers; ask for fewer partitions"
         return {**shown, "error_code": codes.POLICY_VIOLATION, "error_message": message}
-    return {**shown, "active_producers": [_described(one) for one in found]}
+    return {**shown, "active_producers": [_described(one) for one in found.values()]}
 
 
 def _described(one: KnownProducer) -> Values:
