@@ -67,6 +67,10 @@ def test_a_topic_gets_another_codec(cli, shop):
     assert (again.json["config"]["compression"], again.json["retention"]["age"]) == ("zstd", 7 * 86400)
     with Broker(shop) as broker:
         assert [broker.topic("orders").partition(number).config.compression for number in range(3)] == ["zstd"] * 3
+    aged = cli("topics", "alter", shop, "orders", "--segment-age", "15m")
+    assert "orders rolls segments after 15m" in aged.text
+    aged = cli("topics", "alter", shop, "orders", "--segment-age", "1h", "--json")
+    assert (aged.json["config"]["segment_age"], aged.json["config"]["compression"]) == (3600, "zstd")
     refused = cli("topics", "alter", shop, "orders", "--compression", "brotli")
     assert (refused.code, "brotli" in refused.err) == (2, True)
 

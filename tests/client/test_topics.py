@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
@@ -33,6 +34,10 @@ def test_a_topic_is_made_shown_changed_and_deleted(client: seglog.Client, name: 
     assert client.alter_retention(name, Retention(age=3600.0)).retention == Retention(bytes=100_000, age=3600.0)
     assert topic.info().config.retention.age == 3600.0
     assert client.alter_compression(name, "zstd").config.compression == "zstd"
+    assert client.alter_segment_age(name, timedelta(hours=1)).config.segment_age == 3600
+    assert client.alter_segment_age(name, None).config == client.topic(name).info().config
+    with pytest.raises(seglog.ConfigError, match="segment_age"):
+        client.alter_segment_age(name, 0)
     with pytest.raises(seglog.ConfigError, match="compression"):
         client.alter_compression(name, "brotli")  # type: ignore[arg-type] # on purpose
 

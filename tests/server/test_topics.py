@@ -111,7 +111,17 @@ def test_a_topic_gets_a_codec_and_the_server_compresses_it_by_itself(http, topic
     assert http.patch(f"/topics/{name}", json={"compression": "none"}).json()["config"].get("compression") is None
 
 
-@pytest.mark.parametrize("body", [{}, {"compression": "brotli"}, {"compression": None}, {"retention": None}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"compression": "brotli"},
+        {"compression": None},
+        {"segment_age": 0},
+        {"segment_age": "1h"},
+        {"retention": None},
+    ],
+)
 def test_what_changes_nothing_or_is_no_codec_is_400(http, topic, body):
     assert http.patch(f"/topics/{topic()}", json=body).status_code == 400
 

@@ -149,6 +149,8 @@ _KEYED: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ),
 )
 _RETENTION = "retention."
+ALTERED_ALONE = frozenset({"compression", "segment_age"})
+"""What may change later and is not about what a log keeps."""
 _COMPACT = "retention.compact"
 _UNITS = "(SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m, 7d)"
 
@@ -204,10 +206,10 @@ def config_options() -> list[Option]:
 
 
 def alter_options() -> list[Option]:
-    """Return the options that may change later: what a log keeps, and its codec."""
+    """Return the options that may change later: what a log keeps, its codec, and when its segments roll."""
     kept = [one for one in _CONFIG if one[1].startswith(_RETENTION)]
-    codec = [one for one in _CONFIG if one[1] == "compression"]
-    return [*_options(codec, "Storage"), *_options(kept, f"Retention {_UNITS}"), *_keyed_options()]
+    stored = [one for one in _CONFIG if one[1] in ALTERED_ALONE]
+    return [*_options(stored, f"Storage {_UNITS}"), *_options(kept, f"Retention {_UNITS}"), *_keyed_options()]
 
 
 def _options(rows: Iterable[tuple[str, str, Callable[[str], object], str, str]], heading: str) -> list[Option]:

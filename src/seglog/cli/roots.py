@@ -51,6 +51,9 @@ class Root(Protocol):
     def alter_compression(self, name: str, codec: Compression) -> Facts:
         """Give a topic another codec."""
 
+    def alter_segment_age(self, name: str, age: float | None) -> Facts:
+        """Change at which age a topic's segments roll."""
+
     def add_partitions(self, name: str, partitions: int) -> Facts:
         """Raise a topic's number of partitions."""
 
@@ -148,6 +151,10 @@ class LocalRoot:
         self._broker.alter_compression(name, codec)
         return self.topic(name)
 
+    def alter_segment_age(self, name: str, age: float | None) -> Facts:
+        self._broker.alter_segment_age(name, age)
+        return self.topic(name)
+
     def add_partitions(self, name: str, partitions: int) -> Facts:
         self._broker.add_partitions(name, partitions)
         return self.topic(name)
@@ -209,6 +216,9 @@ class RemoteRoot:
 
     def alter_compression(self, name: str, codec: Compression) -> Facts:
         return _remote_facts(self._client.alter_compression(name, codec))
+
+    def alter_segment_age(self, name: str, age: float | None) -> Facts:
+        return _remote_facts(self._client.alter_segment_age(name, age))
 
     def add_partitions(self, name: str, partitions: int) -> Facts:
         return _remote_facts(self._client.add_partitions(name, partitions))

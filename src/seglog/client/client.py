@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -156,6 +157,19 @@ class Client(Uncopied):
             ConfigError: there is no such codec.
         """
         return self._call(topic_calls.alter_compression(name, codec))
+
+    def alter_segment_age(self, name: str, age: float | timedelta | None) -> TopicInfo:
+        """Change at which age a topic's segments roll, and return the topic's new state.
+
+        Args:
+            name: The topic's name.
+            age: Seconds, or a timedelta; None: segments roll by size only.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            ConfigError: it is not a positive duration.
+        """
+        return self._call(topic_calls.alter_segment_age(name, age))
 
     def add_partitions(self, name: str, partitions: int) -> TopicInfo:
         """Raise a topic's number of partitions, as Broker.add_partitions does, and return the topic's new state.

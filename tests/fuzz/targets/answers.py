@@ -94,6 +94,7 @@ def _flows() -> list[Any]:
         topic_calls.partition("t", 0),
         topic_calls.alter_retention("t", Retention()),
         topic_calls.alter_compression("t", "lz4"),
+        topic_calls.alter_segment_age("t", 60),
         topic_calls.delete_topic("t"),
         topic_calls.care("t", "compact", None),
         topic_calls.truncate("t", 0, 3),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 from seglog.cli.frame import Args, Command, Verbs, option
 from seglog.cli.location import SERVER_AS_ROOT
 from seglog.cli.lock_wait import WAIT
-from seglog.cli.options import YES, alter_options, as_typed, config_given, config_options, config_over
+from seglog.cli.options import ALTERED_ALONE, YES, alter_options, as_typed, config_given, config_options, config_over
 from seglog.cli.roots import Facts, root_to_change, root_to_read, settle
 from seglog.cli.topic_options import ROOT, after_root, table
 from seglog.config import LogConfig, Retention
@@ -59,7 +60,7 @@ def _create(args: Args) -> int:
 
 def _alter(args: Args) -> int:
     settle(args, "name")
-    kept = set(config_given(args)) - {"compression"}  # options of the retention
+    kept = bool(set(config_given(args)) - ALTERED_ALONE)  # options of the retention
     with root_to_change(args, f"PATCH /topics/{args.name}") as root:
         stored = root.config(args.name)
         config = config_over(args, lambda: stored)
@@ -70,16 +71,25 @@ def _alter(args: Args) -> int:
             facts = root.alter(args.name, config.retention)
         if config is not None and args.compression is not None:
             facts = root.alter_compression(args.name, config.compression)
+        if config is not None and args.segment_age is not None:
+            facts = root.alter_segment_age(args.name, args.segment_age)
     if args.json:
         output.say_json(facts)
-        return Exit.OK
-    if args.partitions is not None:
-        output.say(f"{args.name} has {format_count(facts['partitions'], 'partition')}")
-    if kept:
-        output.say(f"{args.name} keeps {_row(facts)[-1]}")
-    if args.compression is not None:
-        output.say(f"{args.name} has the codec {args.compression}{_codec_note(args)}")
+    else:
+        output.say(*_alterations(args, facts, kept=kept))
     return Exit.OK
+
+
+def _alterations(args: Args, facts: Facts, *, kept: bool) -> Iterator[str]:
+    """Yield a line for each change. kept: whether the retention changed."""
+    if args.partitions is not None:
+        yield f"{args.name} has {format_count(facts['partitions'], 'partition')}"
+    if kept:
+        yield f"{args.name} keeps {_row(facts)[-1]}"
+    if args.compression is not None:
+        yield f"{args.name} has the codec {args.compression}{_codec_note(args)}"
+    if args.segment_age is not None:
+        yield f"{args.name} rolls segments after {as_typed('segment_age', args.segment_age)}"
 
 
 def _codec_note(args: Args) -> str:
@@ -142,7 +152,7 @@ COMMANDS = (
                 "alter",
                 _alter,
                 [ROOT, _NAME, _MORE_PARTITIONS, WAIT, *SERVER_AS_ROOT, *alter_options()],
-                summary="change what a topic keeps or its codec, with immediate effect, or add partitions",
+                summary="change what a topic keeps, its codec or when segments roll, at once, or add partitions",
             ),
             Command(
                 "delete",

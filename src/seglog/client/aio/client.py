@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -129,6 +130,10 @@ class AsyncClient(Uncopied):
     async def alter_compression(self, name: str, codec: Compression) -> TopicInfo:
         """Change a topic's codec and return its new state; as Client.alter_compression."""
         return await self._call(topic_calls.alter_compression(name, codec))
+
+    async def alter_segment_age(self, name: str, age: float | timedelta | None) -> TopicInfo:
+        """Change at which age a topic's segments roll and return its new state; as Client.alter_segment_age."""
+        return await self._call(topic_calls.alter_segment_age(name, age))
 
     async def add_partitions(self, name: str, partitions: int) -> TopicInfo:
         """Raise a topic's number of partitions and return its new state; as Client.add_partitions."""

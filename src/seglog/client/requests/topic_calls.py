@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
@@ -206,6 +207,11 @@ def alter_retention(name: str, retention: Retention) -> Call[TopicInfo]:
 def alter_compression(name: str, codec: Compression) -> Call[TopicInfo]:
     """Change a topic's codec."""
     return _altered(name, {"compression": LogConfig(compression=codec).compression})  # validates it
+
+
+def alter_segment_age(name: str, age: float | timedelta | None) -> Call[TopicInfo]:
+    """Change at which age a topic's segments roll."""
+    return _altered(name, {"segment_age": LogConfig(segment_age=age).segment_age})  # validates it
 
 
 def _altered(name: str, changes: dict[str, Any]) -> Call[TopicInfo]:

@@ -149,17 +149,23 @@ class CreateTopic(Model):
 
 
 class AlterTopic(Model):
-    """What a topic keeps from now on, and the codec of its sealed segments; one of them at least."""
+    """What a topic keeps from now on, the codec of its sealed segments, and when they are sealed; one of them at least.
 
-    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["retention"]}, {"required": ["compression"]}]})
+    segment_age: null: by size only.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": [name]} for name in ("retention", "compression", "segment_age")]}
+    )
 
     retention: RetentionModel = RetentionModel()
     compression: Compression = "none"
+    segment_age: Positive | None = None
 
     @model_validator(mode="after")
     def _refuse_no_change(self) -> Self:
         if not self.model_fields_set:
-            raise ValueError("name what to change: retention, compression, or both")
+            raise ValueError("name what to change: retention, compression, segment_age, or several of them")
         return self
 
 

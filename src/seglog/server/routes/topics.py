@@ -153,6 +153,8 @@ async def _alter(call: Call) -> Response:
             broker.alter_retention(topic.name, retention)
         if "compression" in changed:
             broker.alter_compression(topic.name, wanted.compression)
+        if "segment_age" in changed:
+            broker.alter_segment_age(topic.name, wanted.segment_age)
 
     await call.services.care.run(work)
     call.services.cleaner.wake()
