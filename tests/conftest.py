@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 settings.register_profile("seglog", deadline=None)  # timings are not tests: a busy machine is no fault of an example
 settings.load_profile("seglog")
 
-# Tests start many short Java processes: the second compiler and a parallel collector cost each more than they gain.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData")
+# Tests start many short Java processes: the second compiler and a parallel collector cost each more than they gain, and
+# so does compiling a plan that reads ten rows. `make demo` runs without these.
+SHORT_LIVED = (
+    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"),
+    *("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN"),
+)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(SHORT_LIVED))
 
 HERE = Path(__file__).parent
 SECOND = 1_000_000
@@ -350,9 +355,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             master="local[2]",
             config={
                 "spark.sql.shuffle.partitions": "2",
-                # What reads ten rows is interpreted sooner than compiled. Jobs in processes of their own compile.
-                "spark.sql.codegen.wholeStage": "false",
-                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
                 "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             },
         )

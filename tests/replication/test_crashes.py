@@ -61,7 +61,7 @@ def goes_on(source: Any, target: Any) -> None:
     ("sample", "every"),
     [
         pytest.param(2, 16, id="few"),
-        pytest.param(12, 1, marks=pytest.mark.proof, id="many"),
+        pytest.param(12, 2, marks=pytest.mark.proof, id="many"),
         pytest.param(40, 1, marks=pytest.mark.deep, id="most"),
     ],
 )
