@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 import seglog
 from seglog.arrow.convert import ArrowBatch, EncodableRows, MarksState
+from seglog.errors import OnceConflict
 from seglog.kafka.records.decode import decode, head_of
 from seglog.kafka.records.faults import BadBatch
 from seglog.kafka.records.layout import CHECKED_FROM, CHECKSUM_AT, HEAD, HEAD_BYTES, LENGTH_FROM
 from seglog.kafka.wire.buffers import Writer
 from seglog.log.log import Log
+from seglog.topic import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -198,3 +200,68 @@ def test_a_log_that_is_only_read_refuses_records(tmp_path: Any) -> None:
         pytest.raises(seglog.LogReadOnly),
     ):
         as_rows(reader, records)
+
+
+# --- with an idempotency key ------------------------------------------------------------------------------------------
+
+
+def once_as_arrow(topic: Topic, records: Records, once: str) -> range:
+    return topic.append_batch(records.arrow, partition=0, once=once)[0]
+
+
+def once_as_rows(topic: Topic, records: Records, once: str) -> range:
+    return topic._append_unmarked_once(0, records, once)
+
+
+ONCE_WAYS = [once_as_arrow, once_as_rows]
+
+
+def stored(topic: Topic) -> list[Any]:
+    return [(one.timestamp, one.key, one.value, one.headers) for one in topic.partition(0).scan()]
+
+
+@given(st.lists(st.tuples(ROWS, st.integers(0, 3)), min_size=1, max_size=4))
+def test_appends_with_a_key_are_stored_repeated_and_refused_alike(appends: list[tuple[list[Row], int]]) -> None:
+    found = []
+    for append in ONCE_WAYS:
+        answers: list[Any] = []
+        with seglog.Broker(seglog.MemoryStorage()) as broker:
+            topic = broker.create_topic("t", partitions=1)
+            for rows, key in [*appends, *appends]:
+                try:
+                    answers.append(append(topic, decoded(batch_of(rows, 1000)), f"kafka 0 {key} 0 0"))
+                except OnceConflict as error:
+                    answers.append(str(error))
+            found.append((answers, stored(topic)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("first", "then"), [ONCE_WAYS, ONCE_WAYS[::-1]])
+def test_a_batch_that_one_way_stored_is_known_to_the_other_after_a_restart(
+    first: Callable[..., range], then: Callable[..., range], tmp_path: Any
+) -> None:
+    records = decoded(batch_of([(0, b"k%d" % row, b"v" * row) for row in range(40)], 1000))
+    with Topic.create(tmp_path / "t", partitions=1) as topic:
+        assert first(topic, records, "a") == range(40)
+    with Topic.open(tmp_path / "t") as topic:
+        assert then(topic, records, "a") == range(40)
+        assert topic.partition(0).next_offset == 40
+        with pytest.raises(OnceConflict):
+            then(topic, decoded(batch_of([(0, b"other", b"v")], 1000)), "a")
+
+
+@pytest.mark.parametrize("append", ONCE_WAYS)
+def test_the_rest_of_a_batch_that_a_crash_has_cut_is_appended(append: Callable[..., range], tmp_path: Any) -> None:
+    records = decoded(batch_of([(row, b"k", b"value %d" % row) for row in range(30)], 1000))
+    with Topic.create(tmp_path / "t", partitions=1) as topic:
+        once_as_rows(topic, records, "a")
+        topic.partition(0).truncate(11)
+    with Topic.open(tmp_path / "t") as topic:
+        assert append(topic, records, "a") == range(30)
+        assert [one.value for one in topic.partition(0).scan()] == [b"value %d" % row for row in range(30)]
+
+
+def test_a_key_of_another_form_is_refused(tmp_path: Any) -> None:
+    records = decoded(batch_of([(0, None, b"v")], 0))
+    with Topic.create(tmp_path / "t", partitions=1) as topic, pytest.raises(seglog.InvalidArgument):
+        once_as_rows(topic, records, "ü")

@@ -21,6 +21,7 @@ from seglog.topic.idempotency.marks import (
     digest_of,
     hash_of,
     mark_of,
+    stored_mark,
     with_mark,
     without_mark,
 )
@@ -29,6 +30,8 @@ from seglog.topic.partitioner import partition_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from seglog.topic.idempotency.marks import UnmarkedRows
 
 Part = TypeVar("Part")
 APPENDED = "already appended: "  # in notes on errors: followed by the offsets that stay
@@ -183,6 +186,19 @@ class Appending:
                     once, Share(number, 0, part.num_rows, digest, own=own), part, known
                 ),
             )
+
+    def append_unmarked_once(self, partition: int, rows: UnmarkedRows, once: str) -> range:
+        """Append rows with a key to a partition; see Topic._append_unmarked_once."""
+        checked_once(once)
+        digest = rows.digest
+        share = Share(partition, 0, rows.count, digest, own=digest)
+        with self._memory.alone(once) as stored:
+            known = agreeing(once, stored, {partition: (rows.count, digest)})
+            if known:
+                return self._complete(once, share, _unmarked(rows.arrow), known)
+            offsets = self._logs[partition]._append_encodable(rows.to_rows(stored_mark(once, share)))
+            self._memory.remember(once, share._replace(first=offsets.start))
+            return offsets
 
     def _complete(self, once: str, share: Share, part: pa.Table, stored: list[Share]) -> range:
         """Append the missing rows of a partition's part after the stored ones; return the offsets of all of it.

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.arrow.encodable import EncodableRows
+    from seglog.topic.idempotency.marks import UnmarkedRows
 
 _NEEDS_PARTITION = "expected_offset needs partition: each partition has its own offsets"
 
@@ -365,6 +366,12 @@ class Topic(ReadableTopic):
         """Append rows without marks that are ready to be encoded to a partition; see `Log._append_encodable`."""
         self._publishing.finish_waiting()
         return self.partition(partition)._append_encodable(rows)
+
+    def _append_unmarked_once(self, partition: int, rows: UnmarkedRows, once: str) -> range:
+        """Append such rows with an idempotency key to a partition, as `append_batch` does with the same as Arrow."""
+        self._publishing.finish_waiting()
+        self.partition(partition)
+        return self._appending.append_unmarked_once(partition, rows, once)
 
     def _complete_batch(self, data: pa.Table | pa.RecordBatch, found: Share, once: str) -> None:
         """Append the rows of a batch that a crash has cut, as `append_batch`, to the partition that has the others.

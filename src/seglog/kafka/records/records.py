@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seglog.arrow.encodable import EncodableRows
+from seglog.arrow.encodable import EncodableRows, column_of
 from seglog.arrow.heads import head_bytes, most_headers
 from seglog.kafka.records.faults import BadBatch
 from seglog.kafka.records.layout import LOG_APPEND_TIME, MICROSECONDS, Head
 from seglog.kernels.record_batches import FAULTS, LEAST_BYTES, fill_views, locate_record_headers, locate_records
 from seglog.kernels.rows import Cells, Column, Rows
 from seglog.kernels.scan import as_bytes
+from seglog.topic.idempotency.batches import digest_of_spans
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string_view()), pa.field("value", pa.binary_view())]))
 NONE = np.zeros(1, np.int64)  # the length of the headers of a record without any
@@ -105,13 +106,26 @@ class Records:
         children = pa.StructArray.from_arrays(pairs, fields=list(HEADERS_TYPE.value_type))
         return pa.Array.from_buffers(HEADERS_TYPE, self.count, [None, pa.py_buffer(offsets)], 0, children=[children])
 
-    def to_rows(self) -> EncodableRows:
-        """Return the records, which have no headers, as rows for a log."""
+    @property
+    def digest(self) -> int:
+        """The digest of the keys and values, with which a repeated batch is compared."""
+        return digest_of_spans(self._keys, self._values)
+
+    def to_rows(self, first_headers: bytes = b"") -> EncodableRows:
+        """Return the records, which have no headers, as rows for a log. first_headers: what the first row gets."""
         start = self._fields.ctypes.data
         times, *spans = (Column(start + one * WORD_BYTES * self.count, WORD_BYTES) for one in range(FIELDS))
         keys, values = Cells(0, 0, 0, spans[0], spans[1]), Cells(0, 0, 0, spans[2], spans[3])
-        owners = (self._fields, self._source)
-        return EncodableRows(Rows(times, keys, NO_HEADERS, values), self.count, self._keys[1], owners)
+        headers, *owned = _only_first(first_headers, self.count) if first_headers else (NO_HEADERS,)
+        owners = (self._fields, self._source, *owned)
+        return EncodableRows(Rows(times, keys, headers, values), self.count, self._keys[1], owners)
+
+
+def _only_first(headers: bytes, rows: int) -> tuple[Cells, Array, Array]:
+    """Return headers of which only the first row has any, and the arrays that hold them."""
+    data, spans = np.frombuffer(headers, np.uint8), np.zeros((2, rows), np.int64)
+    spans[:, 0] = data.ctypes.data, data.size
+    return Cells(0, 0, 0, column_of(spans[0]), column_of(spans[1])), data, spans
 
 
 def _bytes_of(spans: Spans) -> bytes | None:

@@ -212,8 +212,10 @@ async def _store_here(
 
 def _appended(topic: Topic, number: int, records: Records, once: str | None) -> range:
     """Append records; those without headers, and so without marks, need no Arrow to be stored."""
-    if once is None and not records.headers:
-        return topic._append_encodable(number, records.to_rows())
+    if not records.headers:
+        if once is None:
+            return topic._append_encodable(number, records.to_rows())
+        return topic._append_unmarked_once(number, records, once)
     return topic.append_batch(records.arrow, partition=number, once=once)[number]
 
 

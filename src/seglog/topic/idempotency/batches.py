@@ -20,11 +20,24 @@ from seglog.log.log import Log
 from seglog.topic.idempotency.marks import HEADER, Share
 
 Array = np.ndarray[Any, Any]
+Spans = tuple[Array, Array]
 
 
 def digest_of_rows(table: pa.Table) -> int:
     """Return the digest of a batch. Raises InvalidType or InvalidArgument for a key or value that no log accepts."""
-    digest: int = xxh64_intdigest(_hashes(table, "key").tobytes() + _hashes(table, "value").tobytes())
+    return _digest_of(_hashes(table, "key"), _hashes(table, "value"))
+
+
+def digest_of_spans(keys: Spans, values: Spans) -> int:
+    """Return the digest of rows whose keys and values are at these addresses, with these lengths (-1: null)."""
+    hashes = np.zeros((2, len(keys[0])), np.uint64)
+    xxh64_rows(*keys, hashes[0])
+    xxh64_rows(*values, hashes[1])
+    return _digest_of(*hashes)
+
+
+def _digest_of(keys: Array, values: Array) -> int:
+    digest: int = xxh64_intdigest(keys.tobytes() + values.tobytes())
     return digest
 
 

@@ -24,12 +24,18 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from xxhash import xxh64_intdigest
 
 from seglog.errors import InvalidArgument, InvalidType, OnceConflict
+from seglog.format.codec import encode_headers
 from seglog.record import Header, Headers, checked_headers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.arrow.encodable import EncodableRows
 
 HEADER = "seglog-once"
 MAX_KEY = 200
@@ -59,6 +65,26 @@ class Share(NamedTuple):
         return self.first + self.rows - self.row
 
 
+class UnmarkedRows(Protocol):
+    """Rows without headers that can be encoded. count: their number."""
+
+    count: int
+
+    @property
+    def digest(self) -> int:
+        """The digest of all of them."""
+        ...
+
+    @property
+    def arrow(self) -> pa.RecordBatch:
+        """The same rows as Arrow."""
+        ...
+
+    def to_rows(self, first_headers: bytes = b"") -> EncodableRows:
+        """Return the rows for a log; the first has these headers, as a record stores them."""
+        ...
+
+
 def checked_once(once: object) -> str:
     """Return an idempotency key. Raises InvalidType unless it is a str, InvalidArgument if its form is invalid."""
     if not isinstance(once, str):
@@ -83,6 +109,11 @@ def mark_of(once: str, share: Share) -> bytes:
     rows = f"{share.row}/{share.rows}" if share.row else str(share.rows)
     own = "" if share.own is None or share.own == share.digest else f":{share.own:016x}"
     return f"{rows} {share.digest:016x}{own} {once}".encode()
+
+
+def stored_mark(once: str, share: Share) -> bytes:
+    """Return the header as a record stores it."""
+    return encode_headers(((HEADER, mark_of(once, share)),))
 
 
 def with_mark(headers: Iterable[Header], mark: bytes) -> Headers:
