@@ -55,7 +55,9 @@ def polled(kafka, topic, count):
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found = []
     while len(found) < count:
-        found += [one.timestamp() for one in consumer.consume(count - len(found), 20)]
+        came = consumer.consume(count - len(found), 20)
+        assert came, f"{len(found)} of {count} records"
+        found += [one.timestamp() for one in came]
     consumer.close()
     return found
 
