@@ -37,6 +37,7 @@ MOST = 200_000
 ROWS = 20  # of a transaction in each partition
 BATCH = 50
 KILL_SECONDS = 2.0, 5.0
+FINISH_SECONDS = 120  # a client that hangs is given up after its own limit of 35 s
 
 
 class Load(threading.Thread):
@@ -187,7 +188,7 @@ class Transactional:
 
     def finish(self) -> None:
         """Commit one more transaction: what was open before is ended then."""
-        until(lambda: self.work() or self.outcomes.get(self.number) == "committed")
+        until(lambda: self.work() or self.outcomes.get(self.number) == "committed", FINISH_SECONDS)
 
     def check(self, kafka: KafkaServer) -> dict[str, int]:
         parts = [Counter(values(kafka, self.topic, partition)) for partition in range(2)]
