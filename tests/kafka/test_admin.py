@@ -139,6 +139,17 @@ def test_the_age_of_segments_is_altered(kafka, admin, name):
     assert code_of(alter("0")) == KafkaError.INVALID_CONFIG
 
 
+@pytest.mark.parametrize("age", [0.0004, 0.0015, 3600.0004])
+def test_an_age_that_is_no_whole_milliseconds_stays_when_other_configs_are_altered(kafka, admin, name, age):
+    with Client(kafka.url) as http:
+        http.create_topic(name, partitions=1, config=LogConfig(segment_age=age))
+        entry = ConfigEntry("retention.ms", "5000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result()
+        config = http.topic(name).info().config
+    assert (config.segment_age, config.retention.age) == (age, 5.0)
+
+
 def test_the_compression_type_is_the_codec_of_segments(kafka, admin, name):
     config = {"compression.type": "zstd", "segment.bytes": "2000"}
     admin.create_topics([NewTopic(name, 2, config=config)])[name].result()

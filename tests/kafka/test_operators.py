@@ -208,6 +208,16 @@ def test_each_config_is_documented_for_tools_that_ask(kafka, topic, kind):
             assert all(bool(one["documentation"]) == wanted for one in found["configs"])
 
 
+def test_a_resource_that_is_named_very_often_is_described_once(kafka, topic):
+    names = [(4, "1"), (2, topic), (4, ""), (2, topic)] * 2000
+    wanted = [{"resource_type": kind, "resource_name": name, "configuration_keys": None} for kind, name in names]
+    asked = {"resources": wanted, "include_synonyms": False, "include_documentation": False}
+    with kafka.connection() as raw:
+        found = raw.ask(DESCRIBE_CONFIGS, 3, asked)["results"]
+    assert [(one["resource_type"], one["resource_name"]) for one in found] == [(4, "1"), (2, topic), (4, "")]
+    assert all(one["configs"] for one in found)
+
+
 def test_tokens_see_their_own_transactions_and_no_sizes(own_kafka, tmp_path):
     tokens = tokens_in(
         tmp_path / "tokens.json", ops=({"*": ["admin"]}, ()), one=({"a": ["write"]}, ()), other=({"a": ["write"]}, ())

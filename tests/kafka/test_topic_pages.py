@@ -56,6 +56,12 @@ def test_pages_have_every_partition_once_in_order(topics, limit):
     assert found == [("a", 0), ("b", 0), ("b", 1), ("b", 2), ("c", 0), ("c", 1)]
 
 
+def test_topics_that_do_not_exist_count_as_partitions_of_a_page(topics):
+    found = page(topics, "a", "nope 1", "nope2", "nope3", limit=2)
+    assert [name for name, _ in numbers(found)] == ["a", "nope 1"]
+    assert following(found) == ("nope2", 0)
+
+
 def test_a_page_ends_at_a_topic_if_it_is_full(topics):
     found = page(topics, "c", "b", limit=3)
     assert numbers(found) == [("b", [0, 1, 2])]

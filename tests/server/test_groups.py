@@ -53,6 +53,13 @@ def test_a_name_of_any_characters_is_percent_encoded_in_the_path(http, topic, gr
     assert http.get(path).json()["error"] == "GroupNotFound"
 
 
+@pytest.mark.parametrize("name", ["%FF", "%FE", "a%C3"])
+def test_a_name_that_is_not_utf_8_is_refused_and_is_no_other_ones(http, name):
+    refused = http.post(f"/groups/{name}/members", json={"topics": ["default"]})
+    assert (refused.status_code, refused.json()["error"]) == (400, "InvalidArgument")
+    assert "must be UTF-8" in refused.text
+
+
 @pytest.mark.parametrize("name", ["%00", "a%0Ab", "a%1B%5B2J", "x" * 256, ".a"])
 def test_a_name_that_cannot_be_printed_is_refused(http, name):
     refused = http.get(f"/groups/{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Literal, NamedTuple
 
 from seglog.config import Compression, LogConfig
@@ -171,7 +172,7 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         timestamps=_stamps(values[TIMESTAMPS]),
     )
     compression = _codec(values[COMPRESSION])
-    segment_age = _seconds(values, "segment.ms", none=MOST_LAG_MS)
+    segment_age = _segment_age(config, values)
     if not is_new:
         return replace(config, retention=retention, compression=compression, segment_age=segment_age)
     return LogConfig(
@@ -182,6 +183,13 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         retention=retention,
         compression=compression,
     )
+
+
+def _segment_age(config: LogConfig, values: Mapping[str, str]) -> float | timedelta | None:
+    """Return the age that is given; the present one, which may not be whole milliseconds, if that is not changed."""
+    if values["segment.ms"] == SETTINGS["segment.ms"].shown(config):
+        return config.segment_age
+    return _seconds(values, "segment.ms", none=MOST_LAG_MS)
 
 
 def _codec(value: str) -> Compression:

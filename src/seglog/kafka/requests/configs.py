@@ -22,6 +22,7 @@ from seglog.kafka.configs import (
 )
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of, visible_names
+from seglog.kafka.requests.turns import in_turns
 from seglog.topic.layout.names import is_group_name
 from seglog.topic.topic import Topic
 
@@ -33,8 +34,9 @@ Change = Callable[[LogConfig], LogConfig]
 
 
 async def describe_configs(call: Call) -> Values:
-    """Return the configs of topics, of the broker and of groups."""
-    return {"results": [await _described(call, one) for one in call.values["resources"]]}
+    """Return the configs of topics, of the broker and of groups; of each once, however often the request names it."""
+    wanted = {(one["resource_type"], one["resource_name"]): one for one in call.values["resources"]}
+    return {"results": [await _described(call, one) async for one in in_turns(wanted.values())]}
 
 
 async def list_config_resources(call: Call) -> Values:

@@ -6,6 +6,7 @@ from seglog.errors import SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import refusal_of
+from seglog.kafka.requests.turns import in_turns
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -18,7 +19,10 @@ async def elect_leaders(call: Call) -> Values:
         "replica_election_results": [
             {
                 "topic": one["topic"],
-                "partition_result": [await _elected(call, one["topic"], number) for number in one["partitions"]],
+                "partition_result": [
+                    await _elected(call, one["topic"], number)
+                    async for number in in_turns(dict.fromkeys(one["partitions"]))
+                ],
             }
             for one in call.values["topic_partitions"] or ()
         ]

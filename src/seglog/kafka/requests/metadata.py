@@ -11,6 +11,7 @@ from seglog.kafka.messages.shared import UNKNOWN_RIGHTS
 from seglog.kafka.requests import operations
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import leader_epoch
+from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.topic_ids import uuid_of
 from seglog.topic.layout.names import checked_name, refuse_reserved
 
@@ -35,7 +36,8 @@ async def metadata(call: Call) -> Values:
     else:
         names = list(dict.fromkeys(one["name"] for one in wanted if one["name"] is not None))
     ids = dict.fromkeys(one["topic_id"] for one in wanted or () if one["name"] is None)
-    topics = [*[await _described(call, name) for name in names], *[await _with_id(call, uuid) for uuid in ids]]
+    topics = [await _described(call, name) async for name in in_turns(names)]
+    topics += [await _with_id(call, uuid) async for uuid in in_turns(ids)]
     for one in topics if call.values["include_topic_authorized_operations"] else ():
         if not one.get("error_code"):
             one["topic_authorized_operations"] = operations.on_topic(call.caller, one["name"])

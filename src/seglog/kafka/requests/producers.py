@@ -9,6 +9,7 @@ from seglog.kafka import codes
 from seglog.kafka.producers.registry import KnownProducer, Place, new_producer
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.metadata import refusal_of
+from seglog.kafka.requests.turns import in_turns
 
 LONGEST_ID = 1000
 MOST_DESCRIBED = 20_000
@@ -42,7 +43,7 @@ async def describe_producers(call: Call) -> Values:
     topics, left, transactional = [], MOST_DESCRIBED, _transactional(call)
     for topic in call.values["topics"]:
         partitions = []
-        for number in dict.fromkeys(topic["partition_indexes"]):
+        async for number in in_turns(dict.fromkeys(topic["partition_indexes"])):
             found = await _known(call, topic["name"], number, transactional, left)
             left -= len(found["active_producers"])
             partitions.append(found)

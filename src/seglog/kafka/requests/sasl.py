@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 
 from seglog.errors import Unauthorized
 from seglog.kafka import codes
@@ -56,8 +57,8 @@ async def describe_user_scram_credentials(call: Call) -> Values:
     if not call.caller.may("admin", EVERY):
         text = f"the token {call.caller.name!r} has not the right admin on every topic"
         return {"error_code": codes.CLUSTER_AUTHORIZATION_FAILED, "error_message": text, "results": []}
-    names = [one["name"] for one in call.values["users"] or ()]
-    return {"results": [_unknown_user(name, twice=names.count(name) > 1) for name in dict.fromkeys(names)]}
+    times = Counter(one["name"] for one in call.values["users"] or ())
+    return {"results": [_unknown_user(name, twice=count > 1) for name, count in times.items()]}
 
 
 def _unknown_user(name: str, *, twice: bool) -> Values:

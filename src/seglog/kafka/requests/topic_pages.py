@@ -7,6 +7,7 @@ from seglog.kafka import codes
 from seglog.kafka.requests import operations
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import topic_or_error, visible_names, visible_topic
+from seglog.kafka.requests.turns import in_turns
 
 MOST = 2000
 """Partitions in a response, whatever the request allows; as Kafka's default."""
@@ -21,7 +22,7 @@ async def describe_topic_partitions(call: Call) -> Values:
         return {"topics": [{"error_code": codes.INVALID_REQUEST, "name": name, "partitions": []} for name in named]}
     left = max(1, min(call.values["response_partition_limit"], MOST))
     found = list[Values]()
-    for name in sorted(one for one in (named or await visible_names(call)) if one >= start):
+    async for name in in_turns(sorted(one for one in (named or await visible_names(call)) if one >= start)):
         if not left:
             return {"topics": found, "next_cursor": {"topic_name": name, "partition_index": 0}}
         topic = await _described(call, name)
@@ -32,7 +33,7 @@ async def describe_topic_partitions(call: Call) -> Values:
         if len(rest) > left:
             following = rest[left]["partition_index"]
             return {"topics": found, "next_cursor": {"topic_name": name, "partition_index": following}}
-        left -= len(rest)
+        left -= max(1, len(rest))  # a topic with an error counts as a partition
     return {"topics": found}
 
 

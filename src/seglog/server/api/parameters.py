@@ -119,7 +119,10 @@ def text(
         told["examples"] = [*examples]
 
     def read(data: bytes) -> str:
-        word = data.decode("utf-8", "replace")
+        try:
+            word = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidArgument(f"{name} must be UTF-8, not {_shown(data)}") from error
         if not shape.fullmatch(word) or (longest is not None and len(word) > longest):
             most = "" if longest is None else f" and have at most {longest} characters"
             raise InvalidArgument(f"{name} must match {pattern}{most}, not {_shown(data)}")
