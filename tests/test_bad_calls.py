@@ -177,6 +177,7 @@ def check_nothing_lost(log: seglog.Log) -> None:
 
 
 GOOD: dict[str, Any] = {
+    "age": 60.0,
     "place": "copy",
     "value": b"v",
     "key": b"k",
