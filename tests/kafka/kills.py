@@ -188,7 +188,7 @@ class Transactional:
 
     def finish(self) -> None:
         """Commit one more transaction: what was open before is ended then."""
-        until(lambda: self.work() or self.outcomes.get(self.number) == "committed", FINISH_SECONDS)
+        until(lambda: self.work() or self.outcomes.get(self.number) == "committed", seconds=FINISH_SECONDS)
 
     def check(self, kafka: KafkaServer) -> dict[str, int]:
         parts = [Counter(values(kafka, self.topic, partition)) for partition in range(2)]
