@@ -51,6 +51,15 @@ def values_of(found, count):
     return got
 
 
+def read_and_commit(kafka, topic, group):
+    """Read the 40 records of the topic as a member of a group, commit, and leave."""
+    member = consumer(kafka, group)
+    member.subscribe([topic])
+    values_of(member, 40)
+    member.commit(asynchronous=False)
+    member.close()
+
+
 @pytest.fixture
 def topic(kafka, name):
     """A topic of four partitions with ten records in each."""
@@ -103,11 +112,7 @@ def test_each_strategy_of_librdkafka_assigns_all_partitions(kafka, topic, strate
 
 def test_kafka_python_and_aiokafka_continue_where_librdkafka_committed(kafka, topic):
     group = f"g-{topic}"
-    first = consumer(kafka, group)
-    first.subscribe([topic])
-    values_of(first, 40)
-    first.commit(asynchronous=False)
-    first.close()
+    read_and_commit(kafka, topic, group)
     client = Confluent(kafka.address)
     client.produce(topic, [Sent(b"for kafka-python")], partition=1)
     second = kafka_python.KafkaConsumer(
@@ -133,11 +138,7 @@ def test_kafka_python_and_aiokafka_continue_where_librdkafka_committed(kafka, to
 
 def test_http_continues_where_kafka_committed_and_the_reverse(kafka, topic):
     group = f"g-{topic}"
-    first = consumer(kafka, group)
-    first.subscribe([topic])
-    values_of(first, 40)
-    first.commit(asynchronous=False)
-    first.close()
+    read_and_commit(kafka, topic, group)
     Confluent(kafka.address).produce(topic, [Sent(b"next")], partition=0)
     with Client(kafka.url) as http, http.consumer(group, [topic]) as reader:
         found = [one for one in iter(lambda: reader.poll(timeout=0.2), []) if one]
@@ -152,11 +153,7 @@ def test_http_continues_where_kafka_committed_and_the_reverse(kafka, topic):
 
 def test_a_group_may_have_any_name_that_can_be_printed(kafka, topic):
     group = f"team a/{topic}/é"
-    one = consumer(kafka, group)
-    one.subscribe([topic])
-    values_of(one, 40)
-    one.commit(asynchronous=False)
-    one.close()
+    read_and_commit(kafka, topic, group)
     with Client(kafka.url) as http:
         assert group in http.groups()
         assert http.committed(group) == http.group(group).committed == {topic: dict.fromkeys(range(4), 10)}

@@ -1,4 +1,4 @@
-"""message.timestamp.type: with LogAppendTime records get the time of the server, and clients are told so."""
+"""message.timestamp.type: with LogAppendTime records get the server's time, and responses contain that time."""
 
 from __future__ import annotations
 

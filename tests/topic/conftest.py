@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import seglog
+from seglog import Broker
 from seglog.log.staging import Stage, StagedSegment
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
@@ -143,6 +144,12 @@ class TopicLaboratory:
             if not struck:
                 assert at > 1, "the operation makes no such call at all"
                 return
+
+
+@pytest.fixture
+def broker(root: Path) -> Iterator[Broker]:
+    with Broker(root) as opened:
+        yield opened
 
 
 @pytest.fixture

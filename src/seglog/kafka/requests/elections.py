@@ -15,18 +15,13 @@ async def elect_leaders(call: Call) -> Values:
     """Return that the named partitions exist and have a leader; nothing if all are asked for, as none gets another."""
     if call.values["election_type"] not in (PREFERRED, UNCLEAN):
         return {"error_code": codes.INVALID_REQUEST, "replica_election_results": []}
-    return {
-        "replica_election_results": [
-            {
-                "topic": one["topic"],
-                "partition_result": [
-                    await _elected(call, one["topic"], number)
-                    async for number in in_turns(dict.fromkeys(one["partitions"]))
-                ],
-            }
-            for one in call.values["topic_partitions"] or ()
-        ]
-    }
+    wanted = call.values["topic_partitions"] or ()
+    return {"replica_election_results": [await _elected_of(call, one) async for one in in_turns(wanted)]}
+
+
+async def _elected_of(call: Call, wanted: Values) -> Values:
+    name, numbers = wanted["topic"], dict.fromkeys(wanted["partitions"])
+    return {"topic": name, "partition_result": [await _elected(call, name, one) async for one in in_turns(numbers)]}
 
 
 async def _elected(call: Call, topic: str, number: int) -> Values:

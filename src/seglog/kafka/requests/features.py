@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from seglog.errors import SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
-from seglog.server.rights.access import EVERY
+from seglog.kafka.requests.operations import cluster_refusal
 
 FEATURES = {"group.version": 1}
 """Feature -> its only version. group.version 1: groups may use the consumer protocol (KIP-848)."""
@@ -28,10 +27,9 @@ def shown_features() -> Values:
 
 async def update_features(call: Call) -> Values:
     """Refuse every version but the present one; as with Kafka, one refusal is that of the whole request."""
-    try:
-        call.caller.require("admin", EVERY)
-    except SeglogError as error:
-        return {"error_code": codes.CLUSTER_AUTHORIZATION_FAILED, "error_message": str(error), "results": []}
+    refusal = cluster_refusal(call.caller)
+    if refusal is not None:
+        return refusal
     wanted = {one["feature"]: one["max_version_level"] for one in call.values["feature_updates"]}
     for feature, version in wanted.items():
         if FEATURES.get(feature) != version:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from seglog.errors import SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
-from seglog.server.rights.access import EVERY
+from seglog.kafka.requests.operations import cluster_refusal
 
 UNKNOWN = -1
 
 
 async def describe_log_dirs(call: Call) -> Values:
     """Return the sizes of all partitions, or of those that are named; for callers that may administer every topic."""
-    if not call.caller.may("admin", EVERY):
-        return {"error_code": codes.CLUSTER_AUTHORIZATION_FAILED, "results": []}
+    refusal = cluster_refusal(call.caller)
+    if refusal is not None:
+        return refusal
     services, wanted = call.services, call.values["topics"]
 
     def found() -> list[Values]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from seglog.errors import Forbidden
+from seglog.kafka import codes
+from seglog.kafka.requests.call import Values
 from seglog.server.rights.access import EVERY, Caller
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(
@@ -26,6 +29,15 @@ def on_cluster(caller: Caller) -> int:
     found = [*SEEN, IDEMPOTENT_WRITE]
     found += [CREATE, ALTER, ALTER_CONFIGS, CLUSTER_ACTION] if caller.may("admin", EVERY) else []
     return _bits(found)
+
+
+def cluster_refusal(caller: Caller) -> Values | None:
+    """Return the response to a caller that may not administer every topic; None if it may."""
+    try:
+        caller.require("admin", EVERY)
+    except Forbidden as error:
+        return {"error_code": codes.CLUSTER_AUTHORIZATION_FAILED, "error_message": str(error), "results": []}
+    return None
 
 
 def _bits(operations: Iterable[int]) -> int:

@@ -41,7 +41,7 @@ def _refused(code: int) -> Values:
 async def describe_producers(call: Call) -> Values:
     """Return the idempotent producers that partitions remember, with those of transactions."""
     topics, left, transactional = [], MOST_DESCRIBED, _transactional(call)
-    for topic in call.values["topics"]:
+    async for topic in in_turns(call.values["topics"]):
         partitions = []
         async for number in in_turns(dict.fromkeys(topic["partition_indexes"])):
             found = await _known(call, topic["name"], number, transactional, left)

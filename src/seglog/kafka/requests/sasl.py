@@ -8,7 +8,8 @@ from collections import Counter
 from seglog.errors import Unauthorized
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
-from seglog.server.rights.access import EVERY, Caller
+from seglog.kafka.requests.operations import cluster_refusal
+from seglog.server.rights.access import Caller
 
 PLAIN = "PLAIN"
 MOST_BYTES = 4096
@@ -54,9 +55,9 @@ def _caller(call: Call, message: bytes) -> Caller:
 
 async def describe_user_scram_credentials(call: Call) -> Values:
     """Return that no user has any, as Kafka does then; for callers that may administer every topic."""
-    if not call.caller.may("admin", EVERY):
-        text = f"the token {call.caller.name!r} has not the right admin on every topic"
-        return {"error_code": codes.CLUSTER_AUTHORIZATION_FAILED, "error_message": text, "results": []}
+    refusal = cluster_refusal(call.caller)
+    if refusal is not None:
+        return refusal
     times = Counter(one["name"] for one in call.values["users"] or ())
     return {"results": [_unknown_user(name, twice=count > 1) for name, count in times.items()]}
 

@@ -35,9 +35,8 @@ class Paths:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Its parameters in the path stay percent-encoded."""
-        path = scope["raw_path"].decode("latin-1")
-        inner = scope if path == scope["path"] else {**scope, "path": path}
-        await self._routers.get(_shape(path), self._default)(inner, receive, send)
+        path = scope["path"] = scope["raw_path"].decode("latin-1")
+        await self._routers.get(_shape(path), self._default)(scope, receive, send)
 
 
 def _shape(path: str) -> tuple[str, int]:
