@@ -172,6 +172,7 @@ def test_a_server_sends_spans_and_metrics_to_a_collector(tmp_path):
             traced = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
             httpx.post(f"{url}/topics/default/records", content=b"one", headers=traced, timeout=30).raise_for_status()
             assert httpx.get(f"{url}/topics/missing", timeout=30).status_code == 404
+            assert httpx.get(f"{url}/groups/a%2Fb", timeout=30).status_code == 404
             until(lambda: "seglog.appended_records" in figures_of(received))
             process.terminate()
             process.communicate(timeout=60)
@@ -187,7 +188,7 @@ def test_a_server_sends_spans_and_metrics_to_a_collector(tmp_path):
     append = spans["POST /topics/{topic}/records"]
     assert (append.trace_id.hex(), append.parent_span_id.hex()) == (TRACE, PARENT)
     assert {one.key: one.value.int_value for one in append.attributes}["http.response.status_code"] == 200
-    assert "GET /topics/{topic}" in spans
+    assert {"GET /topics/{topic}", "GET /groups/{group}"} <= spans.keys()
     resource = {one.key: one.value.string_value for one in sent[0].resource_spans[0].resource.attributes}
     assert (resource["service.name"], resource["service.version"]) == ("orders-log", seglog.__version__)
     figures = figures_of(received)
