@@ -11,6 +11,7 @@ from seglog.kafka import codes
 from seglog.kafka.messages.core import FETCH
 from seglog.kafka.records.decode import decode, head_of
 from seglog.kafka.records.layout import LENGTH_FROM
+from seglog.kafka.requests import read_ahead
 from seglog.testing.kafka import KafkaBroker
 from tests.kafka.conftest import Raw, connected
 from tests.waiting import until
@@ -76,6 +77,16 @@ def test_what_is_read_ahead_holds_memory_but_not_for_long(kafka: KafkaBroker) ->
         fetched(raw, 0)
         assert held(kafka) > 0
         until(lambda: held(kafka) == 0)
+
+
+def test_what_is_read_ahead_is_released_when_its_client_goes_away(
+    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_ahead, "SECONDS", 3600)
+    with connected(kafka.address) as raw:
+        fetched(raw, 0)
+        assert held(kafka) > 0
+    until(lambda: held(kafka) == 0)
 
 
 def test_nothing_is_read_ahead_at_the_end_of_a_log(kafka: KafkaBroker) -> None:

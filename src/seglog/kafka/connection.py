@@ -21,6 +21,7 @@ from seglog.kafka.dispatch import answer
 from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.requests.call import Parts, Sender
 from seglog.kafka.requests.catalog import CATALOG
+from seglog.kafka.requests.read_ahead import forget_ahead
 from seglog.kafka.settings import IDLE_CONNECTION_SECONDS
 from seglog.kafka.wire.buffers import Malformed
 from seglog.server.rights.access import ANYBODY
@@ -73,16 +74,16 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection; close it if there are too many."""
         self._transport = cast("asyncio.Transport", transport)
-        if len(self.connections) >= self.most_connections:
-            _warn(503, f"{self.most_connections} connections are open already")
-            self._transport.abort()
-            return
-        self.connections.add(self)
         near, far = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         caller = None if self._parts.services.access.asks else ANYBODY
         now = system_clock()
         self.sender = Sender((near[0], near[1]), far[0] if far else "", caller, connected_at=now, used_at=now)
         self.sender.number, self.sender.port = next(_NUMBERS), far[1] if far else 0
+        if len(self.connections) >= self.most_connections:
+            _warn(503, f"{self.most_connections} connections are open already")
+            self._transport.abort()
+            return
+        self.connections.add(self)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's contract
@@ -99,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _release(self) -> None:
         self.connections.discard(self)
+        forget_ahead(self.sender)
         self._claim.close()
 
     def _watch(self) -> None:

@@ -13,6 +13,7 @@ import logging
 import struct
 from contextlib import contextmanager, suppress
 from functools import cache
+from time import monotonic
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from seglog.kafka.producers import registry
 from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts, Sender
 from seglog.kafka.requests.catalog import CATALOG
+from seglog.kafka.requests.read_ahead import forget_ahead
 from seglog.kafka.settings import KafkaSettings
 from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
@@ -37,8 +39,11 @@ from seglog.server.settings import Limits, Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from seglog.server.runtime.memory import Memory
+
 LONGEST = 16 * 1024
 LENGTH = struct.Struct(">I")
+RELEASED_SECONDS = 10.0
 SECONDS = 0.2  # of waiting for other members of a group, then the client goes away
 LIMITS = Limits(wait_seconds=0.005, partitions=3, groups=20, batch_bytes=1_000_000, memory_bytes=32 * 1024 * 1024)
 
@@ -98,10 +103,12 @@ async def _replay(requests: list[bytes]) -> None:
     parts = Parts(
         services, KafkaSettings(), coordinator, Producers(services.scans), transactions, TopicIds(services.broker)
     )
+    sender = Sender(("127.0.0.1", 9092), "127.0.0.1", ANYBODY)
     try:
         for one in requests:
-            await _ask(parts, one)
-        assert not any(services.memory.held.values()), services.memory.held
+            await _ask(parts, sender, one)
+        forget_ahead(sender)
+        await _until_released(services.memory)
     finally:
         coordinator.close()
         services.waiting.stop()
@@ -109,8 +116,15 @@ async def _replay(requests: list[bytes]) -> None:
         services.close()
 
 
-async def _ask(parts: Parts, request: bytes) -> None:
-    sender = Sender(("127.0.0.1", 9092), "127.0.0.1", ANYBODY)
+async def _until_released(memory: Memory) -> None:
+    """Wait for threads that still read for a request that has been given up; they release its memory."""
+    ends = monotonic() + RELEASED_SECONDS
+    while any(memory.held.values()):
+        assert monotonic() < ends, memory.held
+        await asyncio.sleep(0.001)
+
+
+async def _ask(parts: Parts, sender: Sender, request: bytes) -> None:
     with suppress(SeglogError, TimeoutError):
         async with asyncio.timeout(SECONDS):
             call, response = await answer(parts, sender, memoryview(bytearray(request)))

@@ -57,8 +57,12 @@ class ReadAhead:
 _AHEAD: WeakKeyDictionary[Sender, ReadAhead] = WeakKeyDictionary()  # what is read for each client
 
 
-def _forget(sender: Sender) -> None:
-    _AHEAD.pop(sender).release()
+def forget_ahead(sender: Sender) -> None:
+    """Release what is read for a client, if anything is: it does not ask for it."""
+    ahead = _AHEAD.pop(sender, None)
+    if ahead is not None:
+        ahead.timer.cancel()
+        ahead.release()
 
 
 def read_ahead(call: Call, wanted: list[Wanted], read: list[Found], most: int) -> None:
@@ -78,7 +82,7 @@ def read_ahead(call: Call, wanted: list[Wanted], read: list[Found], most: int) -
         return
     loop = asyncio.get_running_loop()
     task = loop.create_task(call.services.reads.run(partial(read_all, [one], most)))
-    timer = loop.call_later(SECONDS, _forget, call.sender)
+    timer = loop.call_later(SECONDS, forget_ahead, call.sender)
     _AHEAD[call.sender] = ReadAhead(one, most, epoch, task, claim, timer)
 
 
