@@ -100,6 +100,56 @@ def test_a_batch_whose_tls_connection_is_reset_while_it_is_appended_counts_as_se
         assert log.next_offset == 4 + KEYS
 
 
+@pytest.mark.needs("openssl")
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01", b""], ids=["text", "a part", "nothing"])
+def test_a_handshake_that_fails_is_no_error_of_the_server(certificate, sent):
+    server, found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), []
+    server.load_cert_chain(*certificate)
+    kafka = KafkaBroker()
+    kafka._tls = server
+    with kafka:
+        kafka._loop.call_soon_threadsafe(
+            kafka._loop.set_exception_handler, lambda _loop, context: found.append(context)
+        )
+        with connected(kafka.address) as raw:
+            raw.socket.sendall(sent)
+            raw.socket.shutdown(socket.SHUT_WR)
+            assert raw.bytes(2**16)[:1] in (b"", b"\x15")  # an alert
+    assert not found
+
+
+@pytest.mark.needs("openssl")
+def test_a_client_that_ends_with_its_handshake_is_no_error_of_the_server(certificate):
+    server, client, found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), []
+    server.load_cert_chain(*certificate)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+    kafka = KafkaBroker()
+    kafka._tls = server
+    with kafka:
+        kafka._loop.call_soon_threadsafe(
+            kafka._loop.set_exception_handler, lambda _loop, context: found.append(context)
+        )
+        with connected(kafka.address) as raw:
+            tls = client.wrap_bio(came, goes)
+            while not _is_done(tls.do_handshake):
+                raw.socket.sendall(goes.read())
+                came.write(raw.socket.recv(65536))
+            _is_done(tls.unwrap)
+            raw.socket.sendall(goes.read())  # the end of the handshake, and of the connection
+            raw.socket.shutdown(socket.SHUT_WR)
+            raw.bytes(2**16)
+    assert not found
+
+
+def _is_done(step):
+    try:
+        step()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
 def _tls(kafka, context):
     host, port = kafka.address.rsplit(":", 1)
     return Raw(context.wrap_socket(socket.create_connection((host, int(port)), timeout=30)))

@@ -1,7 +1,10 @@
 """One TCP connection: reads one request at a time, into memory that the server's budget has, and sends its response.
 
 While a request is answered, nothing more is read. So a client holds at most one request and one response, in order, as
-Kafka itself does. A request that stops arriving, and a response that is not read, end the connection.
+Kafka itself does. A Produce whose records only wait to be durable is an exception: it holds no memory any more, and the
+next request is read, so that the batches of one producer share a sync (ADR 0059). The next request is answered after
+it; another than a Produce does not begin before. A request that stops arriving, and a response that is not read, end
+the connection.
 
 If the client goes away, what it waits for is cancelled, but not a Produce: what has arrived is appended, and what the
 server knows of producers includes it. The connection counts until then.
@@ -12,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections import deque
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,7 +42,13 @@ HEAD_BYTES = REQUEST_HEAD.size
 HEAD_SPACE = 64 * 1024  # of a produce request, beside its records
 SMALL_REQUEST_BYTES = 4 * 1024 * 1024
 FIRST_BYTES = 64 * 1024  # memory for a request, until more of it has come
+MOST_WAITING = 16  # requests that wait to be durable; clients send 5 by default before one is answered
 _NUMBERS = count(1)
+
+
+async def _end_of(task: asyncio.Task[None] | None) -> None:
+    if task is not None and not task.done():
+        await asyncio.wait([task])
 
 
 def _warn(_status: int, text: str) -> None:
@@ -59,9 +69,10 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = bytearray(HEAD_BYTES)
         self._got = 0
         self._size = 0  # of the whole request with its length; 0: its head has not come
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None  # what ends before more is read
         self._appends = False  # whether the task answers a Produce
-        self._is_lost = False
+        self._waiting: deque[asyncio.Task[None]] = deque()  # each a Produce, in the order of their answers
+        self._is_made = self._is_lost = False
         self._ends = False
         self._moved_at = self._began_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -73,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Count the connection; close it if there are too many."""
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport, self._is_made = cast("asyncio.Transport", transport), True
         near, far = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         caller = None if self._parts.services.access.asks else ANYBODY
         now = system_clock()
@@ -88,6 +99,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's contract
         """Release everything, with a Produce after its end."""
+        if not self._is_made:  # its TLS handshake has failed
+            return
         self._is_lost = True
         for handle in (self._timer, self._stalled):
             if handle is not None:
@@ -95,10 +108,18 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         if self._task is not None and not self._appends:
             self._task.cancel()
-        if self._task is None or not self._appends:
-            self._release()
+            self._task = None
+        if self._task is None:
+            self._expect_request()
+        self._release()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._task is not None or bool(self._waiting)
 
     def _release(self) -> None:
+        if self._is_busy:
+            return
         self.connections.discard(self)
         forget_ahead(self.sender)
         self._claim.close()
@@ -106,12 +127,12 @@ class Connection(asyncio.BufferedProtocol):
     def _watch(self) -> None:
         """Close a connection whose request does not go on, or that has been idle for long; look again later."""
         now, seconds = self.loop.time(), self._limits.idle_seconds
-        if self._task is None and self._got:
+        if self._task is None and self._got and not self._ends:
             slow = self._got < (now - self._began_at - seconds) * self._limits.body_rate
             if now - self._moved_at >= seconds or slow:
-                self._drop("a request does not arrive")
+                self._refuse("a request does not arrive")
                 return
-        elif self._task is None and now - self._moved_at >= IDLE_CONNECTION_SECONDS:
+        elif not self._is_busy and now - self._moved_at >= IDLE_CONNECTION_SECONDS:
             self._transport.close()
             return
         self._timer = self.loop.call_later(seconds / 2, self._watch)
@@ -119,6 +140,14 @@ class Connection(asyncio.BufferedProtocol):
     def _drop(self, why: str) -> None:
         LOG.warning("the connection from %s was closed: %s", self.sender.host, why)
         self._transport.abort()
+
+    def _refuse(self, why: str) -> None:
+        """Close the connection because of the request that comes, after the answers to those before it."""
+        if self._waiting:
+            LOG.warning("the connection from %s will be closed: %s", self.sender.host, why)
+            self.close()
+        else:
+            self._drop(why)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -138,13 +167,16 @@ class Connection(asyncio.BufferedProtocol):
             self._begin()
         if self._size and self._got == self._size:
             self._appends = int.from_bytes(self._buffer[4:6], "big") == PRODUCE.key
-            self._run(self._answer())
+            self._run(self._answer(self._waiting[-1] if self._waiting else None))
         elif self._size and self._got == len(self._buffer):
             self._grow()
 
     def eof_received(self) -> bool:
-        """Close the connection."""
-        return False
+        """Close the connection, after the responses that are under way unless it has TLS, which cannot wait."""
+        if not self._is_made:
+            return False
+        self.close()
+        return self._is_busy and self._transport.get_extra_info("ssl_object") is None
 
     def _begin(self) -> None:
         """Check the head of a request."""
@@ -153,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         most = self._limits.batch_bytes + HEAD_SPACE if key == PRODUCE.key else SMALL_REQUEST_BYTES
         if key not in CATALOG or not HEAD_BYTES <= length <= most:
-            self._drop(f"request {key} of {length} bytes is unknown or has more than {most}")
+            self._refuse(f"request {key} of {length} bytes is unknown or has more than {most}")
             return
         self._size = 4 + length
 
@@ -177,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _wait_for_room(self, room: int) -> None:
         if not await self._claim.wait(room, self._limits.idle_seconds):
-            self._drop("the server has no memory for its request")
+            self._refuse("the server has no memory for its request")
             return
         self._enlarge(room)
         self._moved_at = self.loop.time()
@@ -191,7 +223,11 @@ class Connection(asyncio.BufferedProtocol):
         self._task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._task, self._appends = None, False
+        is_read_on = task in self._waiting
+        if is_read_on:
+            self._waiting.remove(task)
+        elif task is self._task:
+            self._task, self._appends = None, False
         if self._is_lost:
             self._release()
         if task.cancelled():
@@ -200,22 +236,41 @@ class Connection(asyncio.BufferedProtocol):
             LOG.error("a request of %s failed", self.sender.host, exc_info=error)
             self._transport.abort()
         elif self._ends:
-            self._transport.close()
-        elif not self._transport.is_closing():
+            if not self._is_busy:
+                self._transport.close()
+        elif not is_read_on and not self._transport.is_closing():
             self._transport.resume_reading()
 
-    async def _answer(self) -> None:
-        try:
-            call, parts = await answer(self._parts, self.sender, memoryview(self._buffer)[4 : self._size])
-        except Malformed as error:
-            self._drop(str(error))
+    def _read_on(self) -> None:
+        """Read the next request while the one that is answered waits, unless many do."""
+        if self._task is None or self._ends or len(self._waiting) >= MOST_WAITING:
             return
-        except SeglogError as error:
-            self._drop(f"a request failed: {error}")
-            return
+        self._waiting.append(self._task)
+        self._task, self._appends = None, False
+        self._expect_request()
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _expect_request(self) -> None:
         self._buffer, self._got, self._size = bytearray(HEAD_BYTES), 0, 0
         self._claim.close()
+
+    async def _answer(self, before: asyncio.Task[None] | None) -> None:
+        """Answer the request that has been read, after the one before."""
+        if not self._appends:
+            await _end_of(before)
         try:
+            call, parts = await answer(
+                self._parts, self.sender, memoryview(self._buffer)[4 : self._size], self._read_on
+            )
+        except SeglogError as error:
+            await _end_of(before)
+            self._drop(str(error) if isinstance(error, Malformed) else f"a request failed: {error}")
+            return
+        if self._task is asyncio.current_task():
+            self._expect_request()
+        try:
+            await _end_of(before)
             if parts and not (self._is_lost or self._transport.is_closing()):
                 self._transport.writelines(parts)
                 del parts
@@ -238,10 +293,15 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def close(self) -> None:
-        """Close the connection, after its response if one is under way. A second call does nothing."""
+        """Close the connection, after the responses that are under way. A second call does nothing."""
+        if self._ends:
+            return
         self._ends = True
-        if self._task is None:
+        if not self._is_busy:
             self._transport.close()
+        elif self._task is None:
+            self._transport.pause_reading()
+            self._expect_request()
 
     def abort(self) -> None:
         """Close the connection at once."""

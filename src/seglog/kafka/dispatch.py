@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from seglog.clock import system_clock
@@ -22,13 +23,16 @@ class Refused(Malformed):
     """A request that cannot be answered: the connection is closed, as Kafka does."""
 
 
-async def answer(parts: Parts, sender: Sender, data: bytearray | memoryview) -> tuple[Call | None, list[Any]]:
+async def answer(
+    parts: Parts, sender: Sender, data: bytearray | memoryview, read_on: Callable[[], None]
+) -> tuple[Call | None, list[Any]]:
     """Return the call, whose `held` the caller closes, and the buffers of the response, none if it has none.
 
     Args:
         parts: What all connections share.
         sender: The client.
         data: The request without its length.
+        read_on: As in `Call`.
 
     Raises:
         Malformed: The request is not valid.
@@ -47,7 +51,8 @@ async def answer(parts: Parts, sender: Sender, data: bytearray | memoryview) -> 
         return None, _response(known, 0, correlation, versions(codes.UNSUPPORTED_VERSION))
     if sender.caller is None and not known.open:
         raise Refused(f"{known.api.name} needs authentication: this server has tokens")
-    call = _call(parts, sender, known, version, source)
+    call = _call(parts, sender, known, version, source, read_on)
+    del data, source  # a Produce releases the memory of its request before its end
     try:
         values = await known.handler(call)
         return call, [] if values is None else _response(known, version, correlation, values)
@@ -56,11 +61,13 @@ async def answer(parts: Parts, sender: Sender, data: bytearray | memoryview) -> 
         raise
 
 
-def _call(parts: Parts, sender: Sender, known: Known, version: int, source: Reader) -> Call:
+def _call(
+    parts: Parts, sender: Sender, known: Known, version: int, source: Reader, read_on: Callable[[], None]
+) -> Call:
     form = known.api.form(version)
     if form.flexible:
         NO_TAGS.read(source, form)
-    return Call(parts, sender, version, known.api.request.read(source, form))
+    return Call(parts, sender, version, known.api.request.read(source, form), read_on)
 
 
 def _response(known: Known, version: int, correlation: int, values: dict[str, Any]) -> list[Any]:

@@ -73,12 +73,19 @@ class Sender:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A request. held: released when the response has been sent."""
+    """A request.
+
+    Attributes:
+        held: Released when the response has been sent.
+        read_on: Lets the client's next request be read before this one is answered; for what waits and keeps none of
+            the request's memory.
+    """
 
     parts: Parts
     sender: Sender
     version: int
     values: Values
+    read_on: Callable[[], None]
     held: ExitStack = field(default_factory=ExitStack)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from seglog.clock import system_clock
 from seglog.errors import SeglogError, StorageError
@@ -22,14 +22,17 @@ from seglog.kafka.records.layout import (
     Head,
 )
 from seglog.kafka.requests.call import Call, Values, log_of
-from seglog.kafka.requests.copies import copied
+from seglog.kafka.requests.copies import check_copies, copied
 from seglog.kafka.requests.decoding import decoded, decoded_bytes
 from seglog.kafka.requests.staging import staged
 from seglog.log.appends.group import Draft
 from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
+from seglog.server.runtime.mirroring import Written
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from seglog.kafka.records.records import Records
     from seglog.log.log import Log
     from seglog.topic.topic import Topic
@@ -37,51 +40,100 @@ if TYPE_CHECKING:
 NO_ACK, APPENDED, DURABLE = 0, 1, -1
 SMALL_BYTES = 64 * 1024  # up to this size a record or a batch is appended without a thread
 HERE_BYTES = 256 * 1024  # the same, decompressed
+FEW_PARTS = 100  # partitions of a request, whose answers may wait without a claim on memory
 NO_TIME = -1
+T = TypeVar("T")
 
 
 class Stored(NamedTuple):
-    """The offsets of a batch, and the server's time that its records got, in ms; NO_TIME: they keep their own."""
+    """A batch that was appended, or staged in its transaction, which makes it durable when it commits.
+
+    Attributes:
+        offsets: Its offsets.
+        time: The server's time that its records got, in ms; NO_TIME: they keep their own.
+        is_staged: Whether it is in a transaction.
+    """
 
     offsets: range
     time: int
+    is_staged: bool = False
+
+
+class Part(NamedTuple):
+    """What a partition of a topic is answered, and which of its records must be durable first, if any."""
+
+    topic: str
+    values: Values
+    waits: Written | None = None
 
 
 async def produce(call: Call) -> Values | None:
-    """Append the batches; answer when `acks` is fulfilled: at once, when appended, or when synced."""
-    acks = call.values["acks"]
-    places = [(topic["name"], one) for topic in call.values["topic_data"] for one in topic["partition_data"]]
-    wanted = [_answer(call, name, one, acks) for name, one in places]
-    answers = [await wanted[0]] if len(wanted) == 1 else await asyncio.gather(*wanted)  # a task costs 50 us
+    """Append the batches; answer when `acks` is fulfilled: at once, when appended, or when synced.
+
+    While records of a few partitions wait to be synced, the next request of the client is read.
+    """
+    topics, acks = call.values["topic_data"], call.values["acks"]
+    parts = await _each([_store(call, topic["name"], one, acks) for topic in topics for one in topic["partition_data"]])
     if acks == NO_ACK:
         return None
+    if any(one.waits is not None for one in parts):
+        if len(parts) <= FEW_PARTS:
+            call.read_on()
+        answers = await _each([_acknowledged(call, one) for one in parts])
+    else:
+        answers = [one.values for one in parts]
     found = iter(answers)
     return {
         "responses": [
             {"name": topic["name"], "partition_responses": [next(found) for _ in topic["partition_data"]]}
-            for topic in call.values["topic_data"]
+            for topic in topics
         ]
     }
 
 
-async def _answer(call: Call, name: str, wanted: Values, acks: int) -> Values:
-    number = wanted["index"]
+async def _each(wanted: list[Coroutine[Any, Any, T]]) -> list[T]:
+    return [await wanted[0]] if len(wanted) == 1 else await asyncio.gather(*wanted)  # a task costs 50 us
+
+
+async def _store(call: Call, name: str, wanted: Values, acks: int) -> Part:
+    """Append the batch of a partition; its memory is not held any longer."""
+    number, data = wanted["index"], wanted.pop("records")
     if acks not in (NO_ACK, APPENDED, DURABLE):
-        return _refused(number, codes.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be 0, 1 or -1 (all)")
+        text = f"acks is {acks}; it must be 0, 1 or -1 (all)"
+        return Part(name, _refused(number, codes.INVALID_REQUIRED_ACKS, text))
     try:
         topic = await call.topic(name, "write")
         log = log_of(topic, number)
-        stored = await _append(call, topic, number, wanted["records"], durable=acks == DURABLE)
+        since = log.epoch
+        stored = await _append(call, topic, number, data, durable=acks == DURABLE)
     except SeglogError as error:
-        call.services.space.failed(name, error)
-        return {**_refused(number, codes.code_of(error), str(error)), "record_errors": _errors_of(error)}
+        return Part(name, _failed(call, name, number, error))
     call.services.space.worked(name)
-    return {
+    values = {
         "index": number,
         "base_offset": stored.offsets.start,
         "log_append_time_ms": stored.time,
         "log_start_offset": log.lowest_offset,
     }
+    waits = acks == DURABLE and not stored.is_staged
+    return Part(name, values, Written(log, stored.offsets.stop - 1, since) if waits else None)
+
+
+async def _acknowledged(call: Call, part: Part) -> Values:
+    """Return the answer for a partition when its records are durable, here and on the copies that the topic wants."""
+    number = part.values["index"]
+    if part.waits is not None:
+        try:
+            await call.services.appends.synced((part.topic, number), part.waits.log)
+            await copied(call, part.waits)
+        except SeglogError as error:
+            return _failed(call, part.topic, number, error)
+    return part.values
+
+
+def _failed(call: Call, name: str, number: int, error: SeglogError) -> Values:
+    call.services.space.failed(name, error)
+    return {**_refused(number, codes.code_of(error), str(error)), "record_errors": _errors_of(error)}
 
 
 def _refused(number: int, code: int, text: str) -> Values:
@@ -105,13 +157,10 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
     head = _stamped(head_of(data), log)
     _check(head, services.settings.limits.batch_records)
     if head.attributes & TRANSACTIONAL:
-        return Stored(await staged(call, topic, number, data, head), _time_of(head))
-    if not durable:
-        return await _append_once(call, topic, number, data, head, durable=False)
-    async with copied(call, log) as appended:
-        stored = await _append_once(call, topic, number, data, head, durable=True)
-        appended.append(stored.offsets)
-    return stored
+        return Stored(await staged(call, topic, number, data, head), _time_of(head), is_staged=True)
+    if durable:
+        check_copies(log)
+    return await _append_once(call, topic, number, data, head)
 
 
 def _stamped(head: Head, log: Log) -> Head:
@@ -125,20 +174,18 @@ def _time_of(head: Head) -> int:
     return head.max_timestamp if head.attributes & LOG_APPEND_TIME else NO_TIME
 
 
-async def _append_once(call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, durable: bool) -> Stored:
+async def _append_once(call: Call, topic: Topic, number: int, data: memoryview, head: Head) -> Stored:
     """Append a batch, unless it is a repeated one of an idempotent producer."""
     services = call.services
     if head.producer_id == NO_PRODUCER:
-        return Stored(await _store(call, topic, number, data, head, durable=durable), _time_of(head))
+        return Stored(await _append_new(call, topic, number, data, head), _time_of(head))
     place = (topic.id, number)
     log = topic.partition(number)
     async with call.parts.producers.turn(place, log, head) as turn:
         if turn.offset is None or turn.offset + head.records > log.next_offset:  # a poisoned log may have lost its end
-            offsets = await _store(call, topic, number, data, head, once=key_of(number, head), durable=durable)
+            offsets = await _append_new(call, topic, number, data, head, key_of(number, head))
             turn.offset = offsets.start
             return Stored(offsets, _time_of(head))
-        if durable:
-            await services.appends.synced(topic.name, number, log)
         offsets = range(turn.offset, turn.offset + head.records)
         if _time_of(head) == NO_TIME:
             return Stored(offsets, NO_TIME)
@@ -153,19 +200,12 @@ def _stored_time(log: Log, offset: int) -> int:
         return NO_TIME
 
 
-async def _store(
-    call: Call,
-    topic: Topic,
-    number: int,
-    data: memoryview,
-    head: Head,
-    *,
-    once: str | None = None,
-    durable: bool,
+async def _append_new(
+    call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None = None
 ) -> range:
     services, limits = call.services, call.services.settings.limits
     if head.records == 1 and len(data) <= SMALL_BYTES and not head.attributes & CODEC_BITS:
-        return await _store_one(call, topic, number, data, head, once=once, durable=durable)
+        return await _append_one(call, topic, number, data, head, once)
 
     def append() -> range:
         records = decoded(data, head, topic.partition(number), limits.batch_bytes, limits)
@@ -176,10 +216,10 @@ async def _store(
     room = partial(claim.wait, decoded_bytes(data, head))
     written: Any = lambda _: [(number, topic.partition(number))]  # noqa: E731 - as `batch` calls it
     try:
-        stored = await _store_here(call, topic, number, data, head, once, durable=durable)
+        stored = _append_here(call, topic, number, data, head, once)
         if stored is not None:
             return stored
-        offsets: range = await services.appends.batch(topic.name, written, append, durable=durable, first=room)
+        offsets: range = await services.appends.batch(topic.name, written, append, durable=False, first=room)
     except OSError as error:
         if isinstance(error, SeglogError):
             raise
@@ -190,9 +230,7 @@ async def _store(
     return offsets
 
 
-async def _store_here(
-    call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None, *, durable: bool
-) -> range | None:
+def _append_here(call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None) -> range | None:
     """Append a small batch immediately; None, without having done anything, if that could block or take long."""
     services, log = call.services, topic.partition(number)
     if len(data) > SMALL_BYTES or not topic.is_ready(number, HERE_BYTES + decoded_bytes(data, head), once):
@@ -205,7 +243,7 @@ async def _store_here(
     def append() -> range:
         return _appended(topic, number, records, once)
 
-    offsets: range = await services.appends.batch_here(topic.name, number, log, append, durable=durable)
+    offsets: range = services.appends.batch_here((topic.name, number), log, append)
     services.metrics.appended(topic.name, len(offsets), len(data))
     return offsets
 
@@ -219,12 +257,10 @@ def _appended(topic: Topic, number: int, records: Records, once: str | None) -> 
     return topic.append_batch(records.arrow, partition=number, once=once)[number]
 
 
-async def _store_one(
-    call: Call, topic: Topic, number: int, data: memoryview, head: Head, *, once: str | None, durable: bool
-) -> range:
+async def _append_one(call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None) -> range:
     """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
     record = _draft(decoded(data, head, topic.partition(number), SMALL_BYTES, call.services.settings.limits))
-    wanted = Append(topic.writer(number), record, once, durable)
+    wanted = Append(topic.writer(number), record, once, durable=False)
     _, offset = await call.services.appends.append(wanted, len(data) + HEAD_BYTES)
     call.services.metrics.appended(topic.name, 1, len(data))
     return range(offset, offset + 1)

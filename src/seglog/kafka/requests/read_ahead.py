@@ -32,7 +32,7 @@ class ReadAhead:
         wanted: The partition that it will probably ask for.
         most: How many bytes.
         epoch: Of the log before it was read.
-        task: Reads.
+        reading: The read, on a thread.
         claim: Memory.
         timer: Forgets it.
     """
@@ -40,18 +40,13 @@ class ReadAhead:
     wanted: Wanted
     most: int
     epoch: int
-    task: asyncio.Task[list[Found]]
+    reading: asyncio.Future[list[Found]]
     claim: Claim
     timer: asyncio.TimerHandle
 
     def release(self) -> None:
         """Release its memory when the thread has ended."""
-        self.task.add_done_callback(self._released)
-
-    def _released(self, task: asyncio.Task[list[Found]]) -> None:
-        self.claim.close()
-        if not task.cancelled():
-            task.exception()  # no request waits for it
+        self.reading.add_done_callback(lambda _: self.claim.close())
 
 
 _AHEAD: WeakKeyDictionary[Sender, ReadAhead] = WeakKeyDictionary()  # what is read for each client
@@ -78,12 +73,12 @@ def read_ahead(call: Call, wanted: list[Wanted], read: list[Found], most: int) -
     try:
         epoch = _epoch_of(log)
         claim.resize(COPIES * available)
-    except SeglogError:  # no memory, or the log was closed meanwhile
+        reading = call.services.reads.start(partial(read_all, [one], most))
+    except SeglogError:  # no memory or thread, or the log was closed meanwhile
+        claim.close()
         return
-    loop = asyncio.get_running_loop()
-    task = loop.create_task(call.services.reads.run(partial(read_all, [one], most)))
-    timer = loop.call_later(SECONDS, forget_ahead, call.sender)
-    _AHEAD[call.sender] = ReadAhead(one, most, epoch, task, claim, timer)
+    timer = asyncio.get_running_loop().call_later(SECONDS, forget_ahead, call.sender)
+    _AHEAD[call.sender] = ReadAhead(one, most, epoch, reading, claim, timer)
 
 
 async def take_ahead(call: Call, wanted: list[Wanted], most: int) -> list[Found] | None:
@@ -99,7 +94,7 @@ async def take_ahead(call: Call, wanted: list[Wanted], most: int) -> list[Found]
     log = ahead.wanted.log
     assert log is not None  # noqa: S101 - `read_ahead` has checked it
     try:
-        [found] = await asyncio.shield(ahead.task)
+        [found] = await asyncio.shield(ahead.reading)
         if found.values.get("error_code") or _epoch_of(log) != ahead.epoch:
             return None
         return [found._replace(values={**found.values, **bounds_of(log)})]

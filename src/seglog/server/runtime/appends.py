@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
     from seglog.server.runtime.waiting import Waiting
     from seglog.server.settings import Limits
+    from seglog.topic.layout.places import Partition
     from seglog.topic.partition_writer import PartitionWriter
 
 THREADS = 4
@@ -61,10 +62,9 @@ class _Entry(NamedTuple):
 class _Line:
     """The queue of one partition; it exists while an append or a sync waits in it."""
 
-    def __init__(self, writer: PartitionWriter) -> None:
-        self.writer = writer
-        self.place = writer.place
-        self.log = writer.log
+    def __init__(self, place: Partition, log: Log) -> None:
+        self.place = place
+        self.log = log
         self.entries: deque[_Entry] = deque()
         self.draining: asyncio.Task[None] | None = None
         self.unsynced: list[tuple[Any, asyncio.Future[Any]]] = []
@@ -78,7 +78,7 @@ class Appends:
         """Take `waiting`, which is notified in the event loop of new records and of new durable ones."""
         self._most = limits.waiting
         self._appended = waiting.appended
-        self._lines: dict[PartitionWriter, _Line] = {}
+        self._lines: dict[Log, _Line] = {}
         self._keys: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._writers = Workers("append", THREADS, limits.connections + limits.waiting)
         self._syncers = Workers("sync", SYNC_THREADS, limits.connections + limits.waiting)
@@ -101,13 +101,15 @@ class Appends:
         immediately.
         """
         writer = wanted.writer
-        line = self._lines.get(writer)
+        line = self._lines.get(writer.log)
         if (line is None or line.draining is None) and writer.is_ready(length, wanted.once):
             result = wanted()
             self._appended(writer.place)
             self.syncing.appended(writer.place, writer.log)
-            return await self._synced(line or self._new_line(writer), result) if wanted.durable else result
-        line = line or self._new_line(writer)
+            if wanted.durable:
+                await self.synced(writer.place, writer.log)
+            return result
+        line = line or self._line(writer.place, writer.log)
         if len(line.entries) >= self._most:
             topic, number = line.place
             raise Busy(f"{self._most} appends already wait for partition {number} of {topic}; retry in a moment")
@@ -137,30 +139,32 @@ class Appends:
             self._appended((topic, number))
             self.syncing.appended((topic, number), log)
         if durable:
-            await asyncio.gather(*(self.synced(topic, number, log) for number, log in written))
+            await asyncio.gather(*(self.synced((topic, number), log) for number, log in written))
         return result
 
-    async def batch_here(self, topic: str, number: int, log: Log, call: Callable[[], Any], *, durable: bool) -> Any:
+    def batch_here(self, place: Partition, log: Log, call: Callable[[], Any]) -> Any:
         """Run `call`, which appends a few KiB to a partition that is ready for them: a thread would take longer."""
         result = call()
-        self._appended((topic, number))
-        self.syncing.appended((topic, number), log)
-        if durable:
-            await self.synced(topic, number, log)
+        self._appended(place)
+        self.syncing.appended(place, log)
         return result
 
-    async def synced(self, topic: str, number: int, log: Log) -> None:
-        """Return when the records that were appended to a partition before are durable."""
-        await self._syncers.run(log.sync)
-        self._appended((topic, number))
+    async def synced(self, place: Partition, log: Log) -> None:
+        """Return when the records that were appended to a partition before are durable; all that wait share a sync."""
+        future = asyncio.get_running_loop().create_future()
+        self._await_sync(self._line(place, log), None, future)
+        await future
 
-    def _new_line(self, writer: PartitionWriter) -> _Line:
-        line = self._lines[writer] = _Line(writer)
+    def _line(self, place: Partition, log: Log) -> _Line:
+        """Return the queue of a partition, a new one if nothing waits in it."""
+        line = self._lines.get(log)
+        if line is None:
+            line = self._lines[log] = _Line(place, log)
         return line
 
     def _drop_if_idle(self, line: _Line) -> None:
         if line.draining is None and line.syncing is None:
-            self._lines.pop(line.writer, None)
+            self._lines.pop(line.log, None)
 
     async def _drain(self, line: _Line) -> None:
         try:
@@ -192,12 +196,6 @@ class Appends:
             self._await_sync(line, result, entry.future)
         else:
             entry.future.set_result(result)
-
-    async def _synced(self, line: _Line, result: tuple[int, int]) -> tuple[int, int]:
-        future = asyncio.get_running_loop().create_future()
-        self._await_sync(line, result, future)
-        stored: tuple[int, int] = await future
-        return stored
 
     def _await_sync(self, line: _Line, result: Any, future: asyncio.Future[Any]) -> None:
         """Set the result when everything appended by now is on disk."""

@@ -28,21 +28,33 @@ class Workers:
         If the caller is cancelled, it stops waiting; the call runs to its end and counts until then.
         first: awaited before the call; counts as a waiting call. Raises Busy.
         """
-        if self.busy >= self._most:
-            raise Busy(f"{self.busy} {self.name} calls are running or waiting; retry in a moment")
-        self.busy += 1
+        self._count()
         if first is not None:
             try:
                 await first()
             except BaseException:
                 self.busy -= 1
                 raise
-        future = asyncio.get_running_loop().run_in_executor(self._pool, call)
-        future.add_done_callback(self._done)
+        future = self._begin(call)
         try:
             return await asyncio.shield(future)
         finally:
             del future  # it has the error, whose traceback has this frame: a cycle
+
+    def start(self, call: Callable[[], Result]) -> asyncio.Future[Result]:
+        """Begin a call without waiting for it; cancelling the future does not end it. Raises Busy."""
+        self._count()
+        return self._begin(call)
+
+    def _count(self) -> None:
+        if self.busy >= self._most:
+            raise Busy(f"{self.busy} {self.name} calls are running or waiting; retry in a moment")
+        self.busy += 1
+
+    def _begin(self, call: Callable[[], Result]) -> asyncio.Future[Result]:
+        future = asyncio.get_running_loop().run_in_executor(self._pool, call)
+        future.add_done_callback(self._done)
+        return future
 
     def _done(self, future: asyncio.Future[Result]) -> None:
         self.busy -= 1
