@@ -46,11 +46,6 @@ MOST_WAITING = 16  # requests that wait to be durable; clients send 5 by default
 _NUMBERS = count(1)
 
 
-async def _end_of(task: asyncio.Task[None] | None) -> None:
-    if task is not None and not task.done():
-        await asyncio.wait([task])
-
-
 def _warn(_status: int, text: str) -> None:
     LOG.warning("a connection was refused: %s", text)
 
@@ -257,20 +252,23 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _answer(self, before: asyncio.Task[None] | None) -> None:
         """Answer the request that has been read, after the one before."""
-        if not self._appends:
-            await _end_of(before)
+        task = self._task
+        if before is not None and not self._appends:
+            await asyncio.wait([before])
         try:
             call, parts = await answer(
                 self._parts, self.sender, memoryview(self._buffer)[4 : self._size], self._read_on
             )
         except SeglogError as error:
-            await _end_of(before)
+            if before is not None:
+                await asyncio.wait([before])
             self._drop(str(error) if isinstance(error, Malformed) else f"a request failed: {error}")
             return
-        if self._task is asyncio.current_task():
+        if task is self._task:  # no other request is read yet
             self._expect_request()
         try:
-            await _end_of(before)
+            if before is not None and not before.done():
+                await asyncio.wait([before])
             if parts and not (self._is_lost or self._transport.is_closing()):
                 self._transport.writelines(parts)
                 del parts
