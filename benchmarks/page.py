@@ -27,7 +27,7 @@ TITLES = {
     "replay": "State machines",
     "table": "Tables",
     "table-choices": "The choices of tables: compression, copy on write",
-    "block-compression": "Compression of stored records by blocks, which logs do not have (ADR 0056)",
+    "block-compression": "Compression of stored records by blocks (ADR 0056)",
     "compaction": "Compaction",
     "libraries": "Compared with libraries",
     "logs": "Compared with logs of other languages",
