@@ -30,7 +30,7 @@ from seglog.storage import LocalStorage
 AIM = 0.97
 OPEN_SECONDS, RESIDENT_BYTES = 1.0, 300e6
 VALUE = bytes(400)
-CALLS = 10
+CALLS = 40
 WARM = 4
 LOOKS = 200
 CHANGES = ("append and a roll, synced", "publish of one segment", "append, a roll and an expiry")

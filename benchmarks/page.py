@@ -152,7 +152,8 @@ def _fell(history: Sequence[Run]) -> Iterator[str]:
     yield "Lower than expected from earlier runs on the same kind of machine:"
     yield ""
     for figure, least in fell:
-        yield f"- {figure.name} against {figure.against}: {figure.ratio:.2f}, expected at least {least:.2f}"
+        text = f"- {figure.name} against {figure.against}: {figure.ratio:.2f}, expected at least {least:.2f}"
+        yield from wrap(text, COLUMNS_OF_TEXT, subsequent_indent="  ", break_on_hyphens=False)
     yield ""
 
 

@@ -253,9 +253,10 @@ def test_growth_is_drawn_with_a_line_for_each_kind_of_call(tmp_path):
 
 def test_logs_of_all_sizes_are_made_and_measured(tmp_path):
     assert growth.sizes(QUICK) == [10, 50, 500]
-    place = growth.log_of(tmp_path / "log", 30)
+    segments = 2 * growth.CALLS
+    place = growth.log_of(tmp_path / "log", segments)
     with seglog.open(place) as log:
-        assert len(log.segments) == 30
+        assert len(log.segments) == segments
         assert [record.offset for record in log.scan()] == list(range(len(log)))
         for change in (growth._rolls, growth._publishes, growth._expiries):
             assert change(log) > 0
