@@ -137,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _refuse(self, why: str) -> None:
-        """Close the connection because of the request that comes, after the answers to those before it."""
+        """Close the connection because of a request, after the answers to those before it."""
         if self._waiting:
             LOG.warning("the connection from %s will be closed: %s", self.sender.host, why)
             self.close()
@@ -162,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
             self._begin()
         if self._size and self._got == self._size:
             self._appends = int.from_bytes(self._buffer[4:6], "big") == PRODUCE.key
-            self._run(self._answer(self._waiting[-1] if self._waiting else None))
+            self._run(self._answer())
         elif self._size and self._got == len(self._buffer):
             self._grow()
 
@@ -250,9 +250,9 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer, self._got, self._size = bytearray(HEAD_BYTES), 0, 0
         self._claim.close()
 
-    async def _answer(self, before: asyncio.Task[None] | None) -> None:
+    async def _answer(self) -> None:
         """Answer the request that has been read, after the one before."""
-        task = self._task
+        task, before = self._task, self._waiting[-1] if self._waiting else None
         if before is not None and not self._appends:
             await asyncio.wait([before])
         try:
@@ -260,12 +260,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._parts, self.sender, memoryview(self._buffer)[4 : self._size], self._read_on
             )
         except SeglogError as error:
-            if before is not None:
-                await asyncio.wait([before])
-            self._drop(str(error) if isinstance(error, Malformed) else f"a request failed: {error}")
+            self._refuse(str(error) if isinstance(error, Malformed) else f"a request failed: {error}")
             return
-        if task is self._task:  # no other request is read yet
-            self._expect_request()
+        finally:
+            if task is self._task:  # no other request is read yet
+                self._expect_request()
         try:
             if before is not None and not before.done():
                 await asyncio.wait([before])

@@ -104,12 +104,11 @@ class Appends:
         line = self._lines.get(writer.log)
         if (line is None or line.draining is None) and writer.is_ready(length, wanted.once):
             result = wanted()
-            self._appended(writer.place)
-            self.syncing.appended(writer.place, writer.log)
+            self._note(writer.place, writer.log)
             if wanted.durable:
                 await self.synced(writer.place, writer.log)
             return result
-        line = line or self._line(writer.place, writer.log)
+        line = self._line(writer.place, writer.log)
         if len(line.entries) >= self._most:
             topic, number = line.place
             raise Busy(f"{self._most} appends already wait for partition {number} of {topic}; retry in a moment")
@@ -136,8 +135,7 @@ class Appends:
         result = await self._batches.run(call, first)
         written = list(logs(result))
         for number, log in written:
-            self._appended((topic, number))
-            self.syncing.appended((topic, number), log)
+            self._note((topic, number), log)
         if durable:
             await asyncio.gather(*(self.synced((topic, number), log) for number, log in written))
         return result
@@ -145,9 +143,13 @@ class Appends:
     def batch_here(self, place: Partition, log: Log, call: Callable[[], Any]) -> Any:
         """Run `call`, which appends a few KiB to a partition that is ready for them: a thread would take longer."""
         result = call()
+        self._note(place, log)
+        return result
+
+    def _note(self, place: Partition, log: Log) -> None:
+        """Wake those that wait for new records of a partition, and sync these soon."""
         self._appended(place)
         self.syncing.appended(place, log)
-        return result
 
     async def synced(self, place: Partition, log: Log) -> None:
         """Return when the records that were appended to a partition before are durable; all that wait share a sync."""
@@ -179,8 +181,7 @@ class Appends:
                     _cancel(entry.future for entry in (*entries, *line.entries))
                     line.entries.clear()
                     raise
-                self._appended(line.place)
-                self.syncing.appended(line.place, line.log)
+                self._note(line.place, line.log)
                 for entry, result in zip(entries, results, strict=True):
                     self._settle(line, entry, result)
         finally:
