@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-import io
-
-from kio.records.schema import NewRecordBatch
-from kio.records.writers import write_batch
-
 from seglog.client import Client
 from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT
 from seglog.kafka.records.layout import TRANSACTIONAL
+from seglog.kafka.wire.buffers import Reader, Writer
 from tests.kafka.conftest import connected
-from tests.kafka.test_record_batches import kio_records
+from tests.kafka.test_record_batches import kio_batch
+
+VERSION = 8  # of the Produce requests here
+
+
+def batch_of(values, **head):
+    """Return a record batch. head: as of `kio_batch`."""
+    return kio_batch([(1000, None, value, ()) for value in values], **head)
+
+
+def produce_of(parts, *, acks, topic="orders"):
+    """Return the body of a Produce. parts: the records of each partition, from the first on; None: there are none."""
+    data = [{"index": number, "records": records} for number, records in enumerate(parts)]
+    request = {"acks": acks, "timeout_ms": 60_000, "topic_data": [{"name": topic, "partition_data": data}]}
+    wanted = Writer()
+    PRODUCE.request.write(wanted, request, PRODUCE.form(VERSION))
+    return b"".join(bytes(one) for one in wanted.parts())
+
+
+def produced(response):
+    """Return the error code and the offset that a response to a Produce has for its first partition."""
+    found = PRODUCE.response.read(Reader(response[4:]), PRODUCE.form(VERSION))
+    answer = found["responses"][0]["partition_responses"][0]
+    return answer["error_code"], answer["base_offset"]
 
 
 def stored(kafka, topic, partition=0):
@@ -42,12 +61,10 @@ class Raw:
 
     def answer(self, topic, sequence, values, *, partition=0, producer=None, epoch, attributes):
         """Send a batch; return the answer for the partition."""
-        target = io.BytesIO()
-        records = kio_records([(1000, None, value, ()) for value in values])
-        head = {"producer_id": producer or self.id, "producer_epoch": epoch, "base_sequence": sequence}
-        write_batch(target, NewRecordBatch(records=records, attributes=attributes, partition_leader_epoch=0, **head))
-        data = [{"name": topic, "partition_data": [{"index": partition, "records": target.getvalue()}]}]
-        found = self.ask(PRODUCE, 8, transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=data)
+        head = {"producer": producer or self.id, "epoch": epoch, "sequence": sequence, "attributes": attributes}
+        part = {"index": partition, "records": batch_of(values, **head)}
+        data = [{"name": topic, "partition_data": [part]}]
+        found = self.ask(PRODUCE, VERSION, transactional_id=self.name, acks=-1, timeout_ms=1000, topic_data=data)
         return found["responses"][0]["partition_responses"][0]
 
 

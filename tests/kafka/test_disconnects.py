@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import ssl
 import struct
 import subprocess
 import threading
+from contextlib import contextmanager
 
 import pytest
-from kio.records.schema import NewRecordBatch
-from kio.records.writers import write_batch
 
 from seglog.kafka.messages.core import METADATA, PRODUCE
 from seglog.kafka.messages.groups import JOIN_GROUP, LIST_GROUPS
@@ -20,8 +18,7 @@ from seglog.testing.internals import state_of
 from seglog.testing.kafka import KafkaBroker
 from seglog.topic.idempotency.memory import OnceWindow
 from tests.kafka.conftest import Raw, connected, until
-from tests.kafka.producers import RawProducer
-from tests.kafka.test_record_batches import kio_records
+from tests.kafka.producers import RawProducer, batch_of, produce_of, produced
 
 pytest_plugins = ["seglog.testing.kafka_fixtures"]
 KEYS = 10
@@ -41,19 +38,7 @@ def test_records_that_have_arrived_are_appended_although_the_client_is_gone(kafk
 
 def _produce_and_leave(address, value):
     with connected(address) as raw:
-        raw.request(PRODUCE.key, 8, _batch([value], acks=0))
-
-
-def _batch(values, *, acks, producer=-1, epoch=-1, sequence=-1):
-    target = io.BytesIO()
-    head = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
-    records = kio_records([(1000, None, value, ()) for value in values])
-    write_batch(target, NewRecordBatch(records=records, partition_leader_epoch=0, attributes=0, **head))
-    part = {"index": 0, "records": target.getvalue()}
-    request = {"acks": acks, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": [part]}]}
-    wanted = Writer()
-    PRODUCE.request.write(wanted, request, PRODUCE.form(8))
-    return b"".join(bytes(one) for one in wanted.parts())
+        raw.request(PRODUCE.key, 8, produce_of([batch_of([value])], acks=0))
 
 
 @pytest.fixture(scope="module")
@@ -68,23 +53,25 @@ def certificate(tmp_path_factory):
 
 @pytest.mark.needs("openssl")
 def test_a_batch_whose_tls_connection_is_reset_while_it_is_appended_counts_as_sent(certificate):
-    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    server.load_cert_chain(*certificate)
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client = _client_tls()
     kafka = KafkaBroker()
     with kafka:
         topic = kafka.broker.create_topic("orders")
         log = topic.partition(0)
         producer = RawProducer(kafka, "orders")
         assert producer.send(0, [b"a"]) == (0, 0)
-        kafka._tls = server
+        kafka._tls = _server_tls(certificate)
     with kafka:
         log = kafka.broker.topic("orders").partition(0)
-        tls = {"producer": producer.id, "epoch": producer.epoch, "acks": 1}
-        assert _answered(kafka, client, _batch([b"b"], sequence=1, **tls)) == (0, 1)
+
+        def sent(sequence, value):
+            batch = batch_of([value], producer=producer.id, epoch=producer.epoch, sequence=sequence)
+            return produce_of([batch], acks=1)
+
+        assert _answered(kafka, client, sent(1, b"b")) == (0, 1)
         with state_of(log).mutex:  # so the next batch is in the middle of its append
             raw = _tls(kafka, client)
-            raw.request(PRODUCE.key, 8, _batch([b"c"], sequence=2, **tls))
+            raw.request(PRODUCE.key, 8, sent(2, b"c"))
             until(lambda: kafka._services.appends._writers.busy)
             raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             raw.socket.close()
@@ -95,51 +82,57 @@ def test_a_batch_whose_tls_connection_is_reset_while_it_is_appended_counts_as_se
         topic._appending._memory._window = OnceWindow(keys=KEYS)
         for number in range(KEYS):  # so that the topic forgets the key of the batch
             topic.append(b"other", once=str(number))
-        assert _answered(kafka, client, _batch([b"d"], sequence=3, **tls)) == (0, 3 + KEYS)
-        assert _answered(kafka, client, _batch([b"c"], sequence=2, **tls)) == (0, 2)
+        assert _answered(kafka, client, sent(3, b"d")) == (0, 3 + KEYS)
+        assert _answered(kafka, client, sent(2, b"c")) == (0, 2)
         assert log.next_offset == 4 + KEYS
 
 
 @pytest.mark.needs("openssl")
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01", b""], ids=["text", "a part", "nothing"])
 def test_a_handshake_that_fails_is_no_error_of_the_server(certificate, sent):
-    server, found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), []
-    server.load_cert_chain(*certificate)
-    kafka = KafkaBroker()
-    kafka._tls = server
-    with kafka:
-        kafka._loop.call_soon_threadsafe(
-            kafka._loop.set_exception_handler, lambda _loop, context: found.append(context)
-        )
-        with connected(kafka.address) as raw:
-            raw.socket.sendall(sent)
-            raw.socket.shutdown(socket.SHUT_WR)
-            assert raw.bytes(2**16)[:1] in (b"", b"\x15")  # an alert
-    assert not found
+    with _without_errors(certificate) as raw:
+        raw.socket.sendall(sent)
+        raw.socket.shutdown(socket.SHUT_WR)
+        assert raw.bytes(2**16)[:1] in (b"", b"\x15")  # an alert
 
 
 @pytest.mark.needs("openssl")
 def test_a_client_that_ends_with_its_handshake_is_no_error_of_the_server(certificate):
-    server, client, found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), []
-    server.load_cert_chain(*certificate)
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
-    kafka = KafkaBroker()
-    kafka._tls = server
+    with _without_errors(certificate) as raw:
+        tls = _client_tls().wrap_bio(came, goes)
+        while not _is_done(tls.do_handshake):
+            raw.socket.sendall(goes.read())
+            came.write(raw.socket.recv(65536))
+        _is_done(tls.unwrap)
+        raw.socket.sendall(goes.read())  # the end of the handshake, and of the connection
+        raw.socket.shutdown(socket.SHUT_WR)
+        raw.bytes(2**16)
+
+
+@contextmanager
+def _without_errors(certificate):
+    """Give a connection to a broker with TLS, whose event loop must have reported no error at the end."""
+    kafka, found = KafkaBroker(), []
+    kafka._tls = _server_tls(certificate)
     with kafka:
-        kafka._loop.call_soon_threadsafe(
-            kafka._loop.set_exception_handler, lambda _loop, context: found.append(context)
-        )
+        handler = kafka._loop.set_exception_handler
+        kafka._loop.call_soon_threadsafe(handler, lambda _loop, context: found.append(context))
         with connected(kafka.address) as raw:
-            tls = client.wrap_bio(came, goes)
-            while not _is_done(tls.do_handshake):
-                raw.socket.sendall(goes.read())
-                came.write(raw.socket.recv(65536))
-            _is_done(tls.unwrap)
-            raw.socket.sendall(goes.read())  # the end of the handshake, and of the connection
-            raw.socket.shutdown(socket.SHUT_WR)
-            raw.bytes(2**16)
+            yield raw
     assert not found
+
+
+def _server_tls(certificate):
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*certificate)
+    return server
+
+
+def _client_tls():
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    return client
 
 
 def _is_done(step):
@@ -159,10 +152,9 @@ def _answered(kafka, context, body):
     """Send a Produce; return its error code and offset."""
     raw = _tls(kafka, context)
     raw.request(PRODUCE.key, 8, body)
-    found = PRODUCE.response.read(Reader(raw.response()[4:]), PRODUCE.form(8))
+    found = produced(raw.response())
     raw.socket.close()
-    answer = found["responses"][0]["partition_responses"][0]
-    return answer["error_code"], answer["base_offset"]
+    return found
 
 
 def test_who_joins_a_group_while_the_groups_are_written_delays_nobody(kafka_broker):

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import errno
-import io
 import socket
 import struct
 import threading
 import tracemalloc
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.records.schema import NewRecordBatch
-from kio.records.writers import write_batch
 
 from seglog import LocalStorage, MemoryStorage
 from seglog.kafka import codes, connection
@@ -24,13 +21,13 @@ from seglog.kafka.connection import MOST_WAITING
 from seglog.kafka.messages.core import METADATA, PRODUCE
 from seglog.kafka.messages.groups import LIST_GROUPS
 from seglog.kafka.requests.produce import FEW_PARTS
-from seglog.kafka.wire.buffers import Reader, Writer
+from seglog.kafka.wire.buffers import Writer
 from seglog.server.settings import Limits, Settings
 from seglog.testing import kafka as testing
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
 from tests.kafka.conftest import Raw, connected, until
-from tests.kafka.test_record_batches import kio_records
+from tests.kafka.producers import VERSION, batch_of, produce_of, produced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,25 +64,28 @@ def storage() -> Iterator[Held]:
     held.gate.set()
 
 
-@pytest.fixture
-def kafka(storage: Held) -> Iterator[KafkaBroker]:
-    """A broker with the topic `orders`, whose syncs wait from now on."""
+@contextmanager
+def serving(storage: Held) -> Iterator[KafkaBroker]:
+    """Give a broker with the topic `orders`, whose syncs wait from now on."""
     with KafkaBroker(storage) as broker:
         broker.broker.create_topic("orders")
         storage.gate.clear()
         yield broker
         storage.gate.set()
+
+
+@pytest.fixture
+def kafka(storage: Held) -> Iterator[KafkaBroker]:
+    with serving(storage) as broker:
+        yield broker
 
 
 @pytest.fixture
 def impatient(storage: Held, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaBroker]:
     """The same, but with little patience for requests that do not arrive."""
     monkeypatch.setattr(testing, "Settings", partial(Settings, limits=Limits(idle_seconds=0.5)))
-    with KafkaBroker(storage) as broker:
-        broker.broker.create_topic("orders")
-        storage.gate.clear()
+    with serving(storage) as broker:
         yield broker
-        storage.gate.set()
 
 
 @pytest.fixture
@@ -98,33 +98,24 @@ def log_of(kafka: KafkaBroker) -> Log:
     return kafka.broker.topic("orders").partition(0)
 
 
-def batch(values: list[bytes], acks: int, producer: tuple[int, int, int], others: int = 0) -> bytes:
-    """Return a Produce. producer: its id, epoch and sequence; -1: none. others: partitions without records."""
-    target, wanted = io.BytesIO(), Writer()
-    head = dict(zip(("producer_id", "producer_epoch", "base_sequence"), producer, strict=True))
-    records = kio_records([(1000, None, value, ()) for value in values])
-    write_batch(target, NewRecordBatch(records=records, partition_leader_epoch=0, attributes=0, **head))
-    parts = [{"index": 0, "records": target.getvalue()}, *({"index": 1 + n, "records": None} for n in range(others))]
-    request = {"acks": acks, "timeout_ms": 60_000, "topic_data": [{"name": "orders", "partition_data": parts}]}
-    PRODUCE.request.write(wanted, request, PRODUCE.form(8))
-    return b"".join(bytes(one) for one in wanted.parts())
-
-
 def send(
     raw: Raw,
     correlation: int,
     value: bytes = b"v",
     acks: int = ALL,
-    producer: tuple[int, int, int] = (-1, -1, -1),
+    sequence: int | None = None,
+    others: int = 0,
 ) -> None:
-    raw.request(PRODUCE.key, 8, batch([value], acks, producer), correlation)
+    """Send a batch. sequence: of the idempotent producer 77; others: partitions without records in the request."""
+    head = {} if sequence is None else {"producer": 77, "epoch": 0, "sequence": sequence}
+    body = produce_of([batch_of([value], **head), *([None] * others)], acks=acks)
+    raw.request(PRODUCE.key, VERSION, body, correlation)
 
 
 def answered(raw: Raw) -> tuple[int, int, int]:
     """Return the number of the next response, its error code and offset."""
     response = raw.response()
-    found = PRODUCE.response.read(Reader(response[4:]), PRODUCE.form(8))["responses"][0]["partition_responses"][0]
-    return int.from_bytes(response[:4], "big"), found["error_code"], found["base_offset"]
+    return int.from_bytes(response[:4], "big"), *produced(response)
 
 
 def is_silent(kafka: KafkaBroker, raw: Raw) -> bool:
@@ -182,12 +173,12 @@ def test_other_requests_begin_when_the_batches_before_them_are_durable(
 def test_a_repeated_batch_is_answered_when_the_first_one_is_durable(
     kafka: KafkaBroker, storage: Held, raw: Raw
 ) -> None:
-    send(raw, 1, producer=(77, 0, 0))
-    send(raw, 2, producer=(77, 0, 1))
+    send(raw, 1, sequence=0)
+    send(raw, 2, sequence=1)
     until(lambda: log_of(kafka).next_offset == 2)
     with connected(kafka.address) as again:
-        send(again, 3, producer=(77, 0, 0))
-        send(again, 4, producer=(77, 0, 1))
+        send(again, 3, sequence=0)
+        send(again, 4, sequence=1)
         assert is_silent(kafka, again)
         storage.gate.set()
         assert [answered(again), answered(again)] == [(3, 0, 0), (4, 0, 1)]
@@ -196,35 +187,28 @@ def test_a_repeated_batch_is_answered_when_the_first_one_is_durable(
 
 
 def test_no_batch_is_acknowledged_if_the_sync_fails_and_a_repeated_one_is_stored_once(storage: Held) -> None:
-    with KafkaBroker(storage) as kafka, closing(_opened(kafka)) as raw:
+    with KafkaBroker(storage) as kafka, connected(kafka.address) as raw:
         kafka.broker.create_topic("orders")
         storage.gate.clear()
         for number in range(3):
-            send(raw, number, b"%d" % number, producer=(77, 0, number))
+            send(raw, number, b"%d" % number, sequence=number)
         until(lambda: log_of(kafka).next_offset == 3)
         storage.fault = SYNC
         storage.gate.set()
         assert [answered(raw)[:2] for _ in range(3)] == [(n, codes.STORAGE_ERROR) for n in range(3)]
-        send(raw, 3, b"0", producer=(77, 0, 0))
+        send(raw, 3, b"0", sequence=0)
         assert answered(raw)[:2] == (3, codes.STORAGE_ERROR)
     storage.fault = None
-    with KafkaBroker(storage) as kafka, closing(_opened(kafka)) as raw:
+    with KafkaBroker(storage) as kafka, connected(kafka.address) as raw:
         for number in range(4):
-            send(raw, number, b"%d" % number, producer=(77, 0, number))
+            send(raw, number, b"%d" % number, sequence=number)
         assert [answered(raw) for _ in range(4)] == [(number, 0, number) for number in range(4)]
         assert [record.value for record in log_of(kafka).scan()] == [b"0", b"1", b"2", b"3"]
 
 
-def _opened(kafka: KafkaBroker) -> Any:
-    host, port = kafka.address.rsplit(":", 1)
-    raw = Raw(socket.create_connection((host, int(port)), timeout=30))
-    raw.close = raw.socket.close  # type: ignore[attr-defined] # for `closing`
-    return raw
-
-
 def test_a_refused_batch_is_answered_after_those_before_it(kafka: KafkaBroker, storage: Held, raw: Raw) -> None:
-    send(raw, 1, producer=(77, 0, 0))
-    send(raw, 2, producer=(77, 0, 5))
+    send(raw, 1, sequence=0)
+    send(raw, 2, sequence=5)
     until(lambda: log_of(kafka).next_offset == 1)
     assert is_silent(kafka, raw)
     storage.gate.set()
@@ -291,7 +275,7 @@ def test_a_lost_connection_releases_the_request_that_was_arriving(kafka: KafkaBr
 def test_a_request_with_many_partitions_does_not_let_the_next_one_be_read(
     kafka: KafkaBroker, storage: Held, raw: Raw
 ) -> None:
-    raw.request(PRODUCE.key, 8, batch([b"v"], ALL, (-1, -1, -1), others=FEW_PARTS), 1)
+    send(raw, 1, others=FEW_PARTS)
     send(raw, 2)
     until(lambda: log_of(kafka).next_offset == 1)
     assert is_silent(kafka, raw)
@@ -339,15 +323,15 @@ def test_a_connection_counts_until_what_waits_in_it_has_ended(kafka: KafkaBroker
 
 
 def test_a_server_that_stops_answers_what_waits(storage: Held) -> None:
-    serving = ExitStack()
-    kafka = serving.enter_context(KafkaBroker(storage))
+    running = ExitStack()
+    kafka = running.enter_context(KafkaBroker(storage))
     kafka.broker.create_topic("orders")
     storage.gate.clear()
     with connected(kafka.address) as raw:
         send(raw, 1)
         send(raw, 2)
         until(lambda: log_of(kafka).next_offset == 2)
-        stopping = threading.Thread(target=serving.close)
+        stopping = threading.Thread(target=running.close)
         stopping.start()
         until(lambda: all(one._ends for one in [*kafka._listener._connections]))
         storage.gate.set()

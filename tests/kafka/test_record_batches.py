@@ -52,16 +52,16 @@ def kio_records(rows):
     )
 
 
-def kio_batch(rows):
+def kio_batch(rows, *, producer=-1, epoch=-1, sequence=-1, attributes=0):
     target = io.BytesIO()
     write_batch(
         target,
         NewRecordBatch(
-            producer_id=-1,
-            producer_epoch=-1,
+            producer_id=producer,
+            producer_epoch=epoch,
             partition_leader_epoch=0,
-            base_sequence=-1,
-            attributes=0,
+            base_sequence=sequence,
+            attributes=attributes,
             records=kio_records(rows),
         ),
     )
