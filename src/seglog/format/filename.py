@@ -57,7 +57,8 @@ def parse_segment_file(name: str) -> SegmentFile | None:
 def not_numbered(names: Iterable[str], numbers: Iterable[int]) -> list[str]:
     """Return the names that have none of these file numbers; not validated, so that it is fast with many names."""
     known = set(map(str, numbers))
-    return [name for name in names if name[21 : name.find(".")] not in known]
+    others = [name for name in names if name[21:-6] not in known]  # the endings of most files have six characters
+    return [name for name in others if name[21 : name.find(".")] not in known]
 
 
 def torn_file(store: str, position: int, number: int = 0) -> str:

@@ -9,8 +9,7 @@ from typing import Any
 from seglog.format import filename
 from seglog.segment.loaded_kernels import loaded_kernel
 from seglog.segment.lookup import BYTES_DATA
-from seglog.storage import LocalStorage, Storage
-from seglog.storage.subdirectory import Subdirectory
+from seglog.storage import Storage, local_directory
 
 
 class ManifestWatch:
@@ -25,8 +24,7 @@ class ManifestWatch:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._kernel: Callable[..., Any] | None = None
-        outermost = storage.outermost if isinstance(storage, Subdirectory) else storage
-        is_local = type(outermost) is LocalStorage and type(storage) in (LocalStorage, Subdirectory)
+        is_local = local_directory(storage) is not None
         self._path = os.fsencode(f"{storage.path}/{filename.MANIFEST}") if is_local else None
         self._address = id(self._path) + BYTES_DATA
 

@@ -50,7 +50,7 @@ from seglog.log.writer_state import fenced
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
-from seglog.storage import LocalStorage, Lock, Storage, must_sync
+from seglog.storage import LocalStorage, Lock, Storage, must_sync, sizes_of
 from seglog.storage.local import checked_directory
 from seglog.storage.urls import is_storage_url, storage_at_url
 
@@ -409,20 +409,20 @@ class _Opening:
 
     def _check_sealed(self, sealed: Segments) -> None:
         """Check that every sealed store exists with its full size: neither can be repaired by an opening."""
-        sizes = self.storage.sizes(ending="." + filename.STORE)
-        for number, (base_offset, file, least) in enumerate(sealed.stores()):
-            name = filename.segment_file(base_offset, file, filename.STORE)
-            size = sizes.get(name)
+        stores = list(sealed.stores())
+        names = [filename.segment_file(base_offset, file, filename.STORE) for base_offset, file, _ in stores]
+        sizes = sizes_of(self.storage, names, ending="." + filename.STORE)
+        full = [least for _, _, least in stores]
+        wrong = [one for one, (size, least) in enumerate(zip(sizes, full, strict=True)) if size is None or size < least]
+        for number in wrong:
+            path, size = f"{self.storage.path}/{names[number]}", sizes[number]
             if size is None:
                 raise CorruptLog(
-                    f"{self.storage.path}/{name}: the store of offsets {base_offset} up to "
-                    f"{sealed[number].next_offset} is missing; "
+                    f"{path}: the store of offsets {stores[number][0]} up to {sealed[number].next_offset} is missing; "
                     'mode="r" still reads the rest, `seglog repair` goes on without it'
                 )
-            if size < least:
-                detail = f"the store has {size} bytes, the manifest knows {least}: records at its end are lost"
-                path = f"{self.storage.path}/{name}"
-                self.events.append(RecoveryEvent(kind="damage", path=path, detail=detail, position=size))
+            detail = f"the store has {size} bytes, the manifest knows {full[number]}: records at its end are lost"
+            self.events.append(RecoveryEvent(kind="damage", path=path, detail=detail, position=size))
 
     def _staged(self) -> set[object]:
         """Return the identities of staged stores; read only for an orphan, so most openings do not need it."""

@@ -3,7 +3,7 @@
 from seglog.storage.base import File, Lock, RangedFile, Storage, SuspendableFile, is_directory, is_doomed, must_sync
 from seglog.storage.local import LocalStorage
 from seglog.storage.memory import MemoryStorage
-from seglog.storage.subdirectory import Subdirectory, enclosing, link_target, lock_around
+from seglog.storage.subdirectory import Subdirectory, enclosing, link_target, local_directory, lock_around, sizes_of
 from seglog.storage.urls import register_scheme
 
 __all__ = [
@@ -19,7 +19,9 @@ __all__ = [
     "is_directory",
     "is_doomed",
     "link_target",
+    "local_directory",
     "lock_around",
     "must_sync",
     "register_scheme",
+    "sizes_of",
 ]

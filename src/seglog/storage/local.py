@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +19,8 @@ from seglog.storage.descriptors import open_file, open_urgently, with_descriptor
 from seglog.storage.local_file import LocalFile
 from seglog.storage.system_calls import close_descriptor, errors_naming, pwrite_rest, storage_error, sync_descriptor
 from seglog.uncopied import Uncopied
+
+_FORMAT = 0o170000  # the bits of a mode that say what kind of file it is
 
 
 def _is_directory(path: str) -> bool:
@@ -164,18 +166,24 @@ class LocalStorage:
 
     def sizes(self, directory: str = "", *, ending: str = "") -> dict[str, int]:
         """Return name -> size in bytes of the files in a directory; see Storage.sizes."""
-        path, found = self._at(directory), dict[str, int]()
+        path = self._at(directory)
         with errors_naming(path):
             names = sorted(with_descriptors(os.listdir, path))  # as they were created, and their inodes on the disk
-            with _opened(path) as descriptor:
-                for name in names:
-                    if name.endswith(ending):
-                        try:
-                            status = os.stat(name, dir_fd=descriptor)  # faster than by path
-                        except FileNotFoundError:  # a writer has unlinked it
-                            continue
-                        if stat.S_ISREG(status.st_mode):
-                            found[name] = status.st_size
+        wanted = [name for name in names if name.endswith(ending)]
+        sizes = zip(wanted, self.sizes_of(wanted, directory), strict=True)
+        return {name: size for name, size in sizes if size is not None}
+
+    def sizes_of(self, names: Iterable[str], directory: str = "") -> list[int | None]:
+        """Return the size in bytes of each of these files, in this order; None for one that is missing or no file."""
+        found, path, status_of, regular = list[int | None](), self._at(directory), os.stat, stat.S_IFREG
+        with errors_naming(path), _opened(path) as descriptor:
+            for name in names:
+                try:
+                    status = status_of(name, dir_fd=descriptor)  # faster than by path
+                except FileNotFoundError:  # also one that a writer has unlinked
+                    found.append(None)
+                else:
+                    found.append(status.st_size if status.st_mode & _FORMAT == regular else None)
         return found
 
     def open(self, name: str, *, writable: bool = False) -> LocalFile:

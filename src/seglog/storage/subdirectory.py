@@ -124,6 +124,26 @@ def enclosing(storage: Storage) -> Storage | None:
     return storage.enclosing if isinstance(storage, LocalStorage) else None
 
 
+def local_directory(storage: Storage) -> LocalStorage | None:
+    """Return the directory of the file system that a storage is, without any injected faults; None for another one."""
+    outermost = storage.outermost if isinstance(storage, Subdirectory) else storage
+    if type(outermost) is not LocalStorage or type(storage) not in (LocalStorage, Subdirectory):
+        return None
+    return outermost if storage is outermost else LocalStorage(storage.path)
+
+
+def sizes_of(storage: Storage, names: Sequence[str], *, ending: str) -> list[int | None]:
+    """Return the size in bytes of each of these files, in this order; None for one that is missing or no file.
+
+    ending: that of all these names. A directory of the file system is not listed for this.
+    """
+    directory = local_directory(storage)
+    if directory is not None:
+        return directory.sizes_of(names)
+    sizes = storage.sizes(ending=ending)
+    return [sizes.get(name) for name in names]
+
+
 def link_target(storage: Storage) -> Storage | None:
     """Return the storage that a symbolic link leads to; None if this is no link."""
     if not (isinstance(storage, Subdirectory) and storage.is_link):
