@@ -34,16 +34,22 @@ class _Waiter:
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
         self.gone = False
-        self._gate = threading.Lock()
-        self._gate.acquire()  # closed; `wake` opens it
+        self._gate: threading.Lock | None = None
+
+    def close_gate(self) -> None:
+        """Prepare to sleep, before another thread may call `wake`. A caller that leads at once has no gate."""
+        if self._gate is None:
+            self._gate = threading.Lock()
+            self._gate.acquire()
 
     def sleep(self) -> None:
         """Return once woken, or after LOOK_AGAIN_SECONDS."""
-        self._gate.acquire(timeout=LOOK_AGAIN_SECONDS)
+        if self._gate is not None:
+            self._gate.acquire(timeout=LOOK_AGAIN_SECONDS)
 
     def wake(self) -> None:
         """End the present sleep, or the next one. Called by one thread at a time."""
-        if self._gate.locked():
+        if self._gate is not None and self._gate.locked():
             self._gate.release()
 
 
@@ -89,7 +95,8 @@ class Durability:
     def _takes(self, me: _Waiter) -> bool:
         """Whether this waiter leads; if not, wait for the result of the present leader."""
         with self._guard:
-            self._check()
+            if self._failure is not None:
+                self._check()
             if self.durable_offset >= me.next_offset:
                 return False
             if self._leader is None:
@@ -97,6 +104,7 @@ class Durability:
             if self._leader is me:
                 return True
             if me not in self._waiting:
+                me.close_gate()
                 self._waiting.append(me)
         me.sleep()
         return self._leader is me
@@ -107,9 +115,10 @@ class Durability:
             cuts = self._cuts
         reached = sync_written()
         with self._guard:
-            self._check()  # another sync, such as that of a roll, may have failed meanwhile
-            if cuts == self._cuts:  # else what was synced may have been cut off meanwhile
-                self.durable_offset = max(self.durable_offset, reached)
+            if self._failure is not None:  # of another sync meanwhile, such as that of a roll
+                self._check()
+            if cuts == self._cuts and reached > self.durable_offset:  # else it may have been cut off meanwhile
+                self.durable_offset = reached
         return reached
 
     def _check(self) -> None:
@@ -119,7 +128,7 @@ class Durability:
     def _wake(self, *, sort_out: bool) -> None:
         """Wake the next waiter in the chain. sort_out: first determine which waiters are done."""
         with self._guard:
-            if sort_out or self._leader is None:
+            if self._waiting and (sort_out or self._leader is None):
                 self._sort_out()
             while self._chain:
                 waiter = self._chain.popleft()

@@ -85,8 +85,9 @@ class LiveSegments:
     @property
     def settled(self) -> bool:
         """Whether memory and disk agree: False if an interrupt occurred in the middle of a change."""
-        current = self.catalog.current.active == self.active.entry  # False between a repair's install and `refresh`
-        return self.active.settled and current
+        manifest, active = self.catalog.current, self.active
+        # the second is slow; it is False between a repair's install and `refresh`
+        return active.settled and (manifest is self.present.manifest or manifest.active == active.entry)
 
     # --- figures ------------------------------------------------------------------------------------------------
 

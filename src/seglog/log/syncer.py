@@ -26,18 +26,19 @@ class Syncer:
 
     def sync(self) -> None:
         """Return once every appended record survives power loss."""
-        self.wait_for(self._end_of_log())
+        self._wait(self._end_of_log())
 
     @change
     def _end_of_log(self) -> int:
-        live = self._state.live
-        live.catalog.ownership.check()  # even if all is synced: the directory may have been removed
-        return live.active.next_offset
+        live, end = self._state.live, self._state.live.active.next_offset
+        if end <= self._state.durability.durable_offset:  # else a sync follows, and checks it
+            live.catalog.ownership.check()  # the directory may have been removed
+        return end
 
     def flush_if_due(self, next_offset: int) -> None:
         """Sync if that is due after an append that ends at `next_offset`."""
         if self.is_due(next_offset):
-            self.wait_for(next_offset)
+            self._wait(next_offset)
 
     def is_due(self, next_offset: int) -> bool:
         """Whether an append that ends at `next_offset` syncs before it returns.
@@ -49,8 +50,12 @@ class Syncer:
 
     def wait_for(self, next_offset: int) -> None:
         """Return once the records before `next_offset` survive power loss."""
+        self._state.refuse_reentry()
+        self._wait(next_offset)
+
+    def _wait(self, next_offset: int) -> None:
+        """Do what `wait_for` does, after a change by this thread, which cannot be inside another call."""
         state, me = self._state, get_ident()
-        state.refuse_reentry()
         try:
             state.busy.add(me)
             state.durability.wait(next_offset, self.sync_written)
@@ -62,7 +67,7 @@ class Syncer:
     def sync_written(self) -> int:
         """Sync what is written by now, without the mutex; return its end. Called by one thread at a time."""
         state = self._state
-        active, target = state.change(self._written)
+        active, target = self._written()
         try:
             active.datasync()
             state.live.catalog.ownership.check_after_sync()  # last: nothing in a removed directory is acknowledged
@@ -79,6 +84,16 @@ class Syncer:
         return target
 
     def _written(self) -> tuple[ActiveSegment, int]:
+        """Write the buffer; return the active segment and its end."""
+        state = self._state
+        with state.mutex:
+            state.check_writable()
+            active = state.live.active
+            if active.reader.next_offset == active.next_offset:  # nothing is buffered
+                return active, active.next_offset
+        return state.change(self._write_buffer)
+
+    def _write_buffer(self) -> tuple[ActiveSegment, int]:
         active = self._state.live.active
         active.write_buffer()
         return active, active.next_offset

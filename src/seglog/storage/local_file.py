@@ -209,12 +209,16 @@ class LocalFile(Uncopied):
 
     def datasync(self) -> None:
         """Return once data and size are on the disk; those of a suspended file are."""
-        if self.suspended:
-            return
-        with errors_naming(self.path):
-            if self.descriptor < 0:  # here Python raises ValueError for a closed descriptor, elsewhere EBADF
-                raise OSError(errno.EBADF, "closed")
-            sync_data(self.descriptor)
+        descriptor = self.descriptor
+        if descriptor < 0:
+            if self.suspended:
+                return
+            # Python raises ValueError for a closed descriptor here, elsewhere EBADF
+            raise StorageError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        try:
+            sync_data(descriptor)
+        except OSError as error:
+            raise storage_error(error, self.path) from error
 
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
