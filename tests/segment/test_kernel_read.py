@@ -19,9 +19,10 @@ from seglog.errors import CorruptRecord
 from seglog.format.codec import seal_head
 from seglog.format.index import DENSE_ENTRY, encode_dense_header
 from seglog.kernels import point as kernel
+from seglog.kernels import unchanged
 from seglog.record import Record
 from seglog.segment.kernel_read import PointReader
-from seglog.segment.lookup import BLOCK_ENTRIES, DenseLookup
+from seglog.segment.lookup import BLOCK_ENTRIES, BYTES_DATA, DenseLookup
 from seglog.storage import File, LocalStorage
 
 from .conftest import BASE, SALT, Made, Workshop
@@ -145,6 +146,38 @@ def test_headers_that_do_not_fill_the_metadata_are_left_to_the_long_way(
     made.store.pwrite(sound, 64)
     lookup = made.lookup_of(DENSE_ENTRY.pack(0, len(sound), 64))
     assert made.reader.read(lookup, BASE, 64 + len(sound)) == Record(BASE, 0, None, b"", (("", b""),))
+
+
+def _replace(path: Path) -> None:
+    other, status = path.with_name("other"), path.stat()
+    other.write_bytes(path.read_bytes())
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.rename(path)
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "grown": lambda path: path.write_bytes(b"content and more"),
+    "cut": lambda path: path.write_bytes(b""),
+    "touched": lambda path: os.utime(path, ns=(1, 1)),
+    "removed": lambda path: path.unlink(),
+    "replaced by one of the same size and time": _replace,
+    "a directory now": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.skipif(unchanged.NUMBER < 0, reason="needs a system call of Linux")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_record_is_read_only_as_long_as_another_file_is_unchanged(
+    points: Callable[[Sequence[Record]], Points], tmp_path: Path, change: str
+) -> None:
+    made, seen = points([Record(BASE, 7, b"k", b"v", (("h", b""),))]), tmp_path / "seen"
+    seen.write_bytes(b"content")
+    status, path = seen.stat(), os.fsencode(seen)
+    known = (id(path) + BYTES_DATA, status.st_ino, status.st_mtime_ns, status.st_size)
+    assert made.reader.read(made.lookup, BASE, made.size, known) == made.read(BASE) is not None
+    assert made.reader.read(made.lookup, BASE + 1, made.size, known) is None
+    CHANGES[change](seen)
+    assert made.reader.read(made.lookup, BASE, made.size, known) is None
 
 
 def test_a_store_that_is_shorter_or_closed_leads_to_nothing(points: Callable[[Sequence[Record]], Points]) -> None:

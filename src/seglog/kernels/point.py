@@ -16,6 +16,7 @@ from seglog.kernels.checksum import xxh64_at
 from seglog.kernels.layout import CHECKED_FROM, FIXED_METADATA_BYTES, NULL, VALUE_BASE
 from seglog.kernels.memory import compiling, inlined, kernel, load_i64, load_u32, load_u64, store_i64
 from seglog.kernels.parameters import Int64Rows, Int64s
+from seglog.kernels.unchanged import is_same
 
 MOST_BYTES = 1024 * 1024  # of a record; for longer ones allocating memory in each call costs too much
 FIELDS = 9  # of `boxing.found`
@@ -92,6 +93,33 @@ def read_point(descriptor: int, entries: int, number: int, size: int, offset: in
 
 
 @kernel
+def read_point_if(
+    path: int,
+    inode: int,
+    modified: int,
+    length: int,
+    descriptor: int,
+    entries: int,
+    number: int,
+    size: int,
+    offset: int,
+    relative: int,
+    salt: int,
+) -> Any:
+    """Return what `read_point` returns; None if another file is not the one that was seen.
+
+    path, inode, modified, length: as `path`, `inode`, `modified` and `size` in `unchanged.is_same`, which is called
+    before the record is read. The others are those of `read_point`.
+    """
+    record = 0
+    if is_same(path, inode, modified, length):
+        record = _read_at(descriptor, entries + 16 * number, size, relative, salt)
+    if record == 0:
+        return _found(_NOTHING)
+    return _found(_fields_of(record, offset))
+
+
+@kernel
 def read_points(descriptor: int, blocks: Int64Rows, size: int, base: int, salt: int, offsets: Int64s) -> Any:
     """Return a list: what `read_point` returns for each offset, and last the number of those None or with headers.
 
@@ -121,7 +149,8 @@ def read_points(descriptor: int, blocks: Int64Rows, size: int, base: int, salt: 
 
 
 def load() -> None:
-    """Compile both, or load them from the cache. Not during the import of this module: the cache imports it."""
-    entry = np.zeros(2, np.int64)
+    """Compile all, or load them from the cache. Not during the import of this module: the cache imports it."""
+    entry, path = np.zeros(2, np.int64), np.frombuffer(b"/\0", np.uint8)
     read_point(-1, entry.ctypes.data, 0, 0, 0, 0, 0)
+    read_point_if(path.ctypes.data, 0, 0, 0, -1, entry.ctypes.data, 0, 0, 0, 0, 0)
     read_points(-1, np.zeros((0, 2), np.int64), 0, 0, 0, np.zeros(0, np.int64))

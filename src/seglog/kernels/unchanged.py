@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from seglog.kernels.memory import address_of, compiling, kernel, load_i64, load_u16, load_u32, local_array
+from seglog.kernels.memory import address_of, compiling, inlined, kernel, load_i64, load_u16, load_u32, local_array
 
 NUMBERS = {"x86_64": 332, "amd64": 332, "aarch64": 291, "arm64": 291, "riscv64": 291}
 NUMBER = NUMBERS.get(platform.machine().lower(), -1) if sys.platform == "linux" else -1
@@ -26,19 +26,25 @@ _syscall = compiling("boxing").syscall
 _answer = local_array(np.uint64, 32)
 
 
-@kernel
-def is_unchanged(path: int, inode: int, modified: int, size: int) -> Any:
-    """Whether the file at a path has this inode, time of change in ns and size, and is no directory; as 0 or 1.
+@inlined
+def is_same(path: int, inode: int, modified: int, size: int) -> Any:
+    """Whether the file at a path has this inode, time of change in ns and size, and is no directory.
 
-    path: address of the path, ended by a zero byte. 0 also after any error: the caller finds out why.
+    path: address of the path, ended by a zero byte. False also after any error: the caller finds out why.
     """
     answer = _answer()
     at = address_of(answer)
     failed = _syscall(NUMBER, CURRENT_DIRECTORY, path, 0, WANTED, at)
     if failed != 0 or load_u16(at + MODE) & FORMAT == DIRECTORY:
-        return 0
+        return False
     changed = load_i64(at + MODIFIED) * NANOSECONDS + load_u32(at + MODIFIED + 8)
-    return int(load_i64(at + INODE) == inode and load_i64(at + SIZE) == size and changed == modified)
+    return load_i64(at + INODE) == inode and load_i64(at + SIZE) == size and changed == modified
+
+
+@kernel
+def is_unchanged(path: int, inode: int, modified: int, size: int) -> Any:
+    """Return `is_same` as 0 or 1."""
+    return int(is_same(path, inode, modified, size))
 
 
 def load() -> None:

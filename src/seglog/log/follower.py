@@ -14,7 +14,7 @@ from typing import ClassVar, NoReturn
 from weakref import WeakSet
 
 from seglog.clock import Clock
-from seglog.errors import CorruptLog, LogNotFound, LogReadOnly, LogReplaced, NotDurableYet
+from seglog.errors import CorruptLog, LogNotFound, LogReadOnly, LogReplaced, NotDurableYet, SeglogError
 from seglog.format import filename
 from seglog.format.manifest import Manifest
 from seglog.format.manifest_changes import ManifestFile
@@ -25,7 +25,9 @@ from seglog.log.log import Log
 from seglog.log.manifest_watch import ManifestWatch
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.view import View, Views
+from seglog.record import Record
 from seglog.segment.follower import ActiveFollower
+from seglog.segment.kernel_read import Seen
 from seglog.segment.recovery_report import RecoveryReport
 from seglog.storage import Storage
 
@@ -47,8 +49,8 @@ class LogFollower(Log):
     """A log opened with mode "r". Every call first checks for changes: a read of a known offset with one system call,
     any other with two stat calls.
 
-    `_known` is the present view and the identity of its manifest, replaced together, so that a read of a known offset
-    needs no lock; None once the log is closed.
+    `_known` is the present view, the identity of its manifest, and this as kernels take it: replaced together, so a
+    read of a known offset needs no lock. None once the log is closed.
     """
 
     _open_followers: ClassVar[WeakSet[LogFollower]] = WeakSet()
@@ -65,7 +67,7 @@ class LogFollower(Log):
         self._lease = Lease(storage)
         self._views = Views()
         self._watch = ManifestWatch(storage)
-        self._known: tuple[View, object] | None = None
+        self._known: tuple[View, object, Seen | None] | None = None
         self._seen = seen
         self._file: ManifestFile | None = None  # what MANIFEST held at the last look
         self._fallback = None if recovery.clean else seen
@@ -116,7 +118,11 @@ class LogFollower(Log):
         active.refresh()
         view = self._views.add(View(manifest, active.reader, cache, self.view))
         self._active, self._seen = active, manifest
-        self._known = view, identity  # last: an interrupt before it leaves a view that counts as outdated
+        self._known = (
+            view,
+            identity,
+            self._watch.seen(identity),
+        )  # last: an interrupt before it leaves a view that counts as outdated
 
     def _reload(self) -> None:
         """Load the present manifest; the lease names an older version only while older views are in use."""
@@ -177,6 +183,22 @@ class LogFollower(Log):
         if known is not None and offset < known[0].active.next_offset and self._watch.is_same(known[1]):
             return known[0] if self._tiers is None else self._tiers.extend(known[0])
         return self.view()
+
+    def read(self, offset: int) -> Record:
+        """Return the record at `offset`; see Log.read. A known offset takes one call of a kernel that looks at MANIFEST
+        first.
+        """
+        known = self._known
+        if known is not None and type(offset) is int:
+            view, _, seen = known
+            if seen is not None and view.manifest.start <= offset < view.active.next_offset:
+                try:
+                    record = view.reader_of(offset).read_if(seen, offset)
+                except SeglogError:  # of a segment that may no longer be the log's
+                    record = None
+                if record is not None:
+                    return record
+        return self._read(offset, None)
 
     def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
         if self._durable and offset >= view.next_offset and offset < self._followed(durable=False):

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from seglog.format import filename
+from seglog.segment.kernel_read import Seen
 from seglog.segment.loaded_kernels import loaded_kernel
 from seglog.segment.lookup import BYTES_DATA
 from seglog.storage import Storage, local_directory
+
+INT64 = 2**63
 
 
 class ManifestWatch:
@@ -30,13 +33,17 @@ class ManifestWatch:
 
     def is_same(self, identity: Any) -> bool:
         """Whether MANIFEST has this identity now; StorageError if that cannot be found out."""
-        kernel = self._kernel or self._loaded()
-        if kernel is None or self._path is None or identity is None:
+        kernel, seen = self._kernel or self._loaded(), self.seen(identity)
+        if kernel is None or seen is None:
             return bool(self._storage.identity(filename.MANIFEST) == identity)
-        try:
-            return bool(kernel(self._address, *identity))
-        except OverflowError:  # an inode number above 2^63 - 1
-            return bool(self._storage.identity(filename.MANIFEST) == identity)
+        return bool(kernel(*seen))
+
+    def seen(self, identity: Any) -> Seen | None:
+        """Return MANIFEST as a kernel compares it, which this object keeps valid; None if a kernel cannot."""
+        if self._path is None or identity is None or not all(-INT64 <= number < INT64 for number in identity):
+            return None
+        inode, modified, size = identity
+        return self._address, inode, modified, size
 
     def _loaded(self) -> Callable[..., Any] | None:
         self._kernel = None if self._path is None else loaded_kernel("unchanged", "is_unchanged")

@@ -41,8 +41,10 @@ class SegmentCache:
             if len(self._open) > self._limit:
                 self._forget_oldest()
             OPEN_SEGMENTS.add(self._forget_oldest)
-        with suppress(KeyError):  # another thread may have removed it meanwhile
+        try:  # noqa: SIM105 - `suppress` takes longer than all the rest
             self._open.move_to_end(key)
+        except KeyError:  # another thread has removed it meanwhile
+            pass
         return reader
 
     def _forget_oldest(self) -> bool:

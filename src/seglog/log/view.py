@@ -66,8 +66,11 @@ class View:
 
     def reader_of(self, offset: int) -> SegmentReader:
         """Return the segment whose range includes the offset."""
+        active = self.active
+        if offset >= active.base_offset:
+            return active
         segments = self.manifest.segments
-        return self.active if offset >= segments[-1].base_offset else self.cache.get(segments[segments.find(offset)])
+        return self.cache.get(segments[segments.find(offset)])
 
     def readers(self, start: int, stop: int) -> Iterator[SegmentReader]:
         """Yield the segments that hold offsets of start..stop, in order, opening each when it is reached."""

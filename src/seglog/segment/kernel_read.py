@@ -17,13 +17,18 @@ from seglog.segment.lookup import BLOCK_ENTRIES, BYTES_DATA, Lookup
 from seglog.storage import File
 from seglog.storage.local_file import LocalFile
 
+Seen = tuple[int, int, int, int]
+"""The file whose change makes a record outdated: address of its path, inode, time of change in ns, size in bytes."""
+
 _kernel: Callable[..., Any] | None = None
+_kernel_if: Callable[..., Any] | None = None
 _made = tuple.__new__  # makes a named tuple from its fields in half the time of its class
 
 
 def _loaded_kernel() -> Callable[..., Any] | None:
-    """Return the kernel if another call has loaded it, and remember it."""
-    global _kernel  # noqa: PLW0603 - looked up once, not at each read
+    """Return the kernel if another call has loaded it, and remember both."""
+    global _kernel, _kernel_if  # noqa: PLW0603 - looked up once, not at each read
+    _kernel_if = loaded_kernel("point", "read_point_if")
     _kernel = loaded_kernel("point", "read_point")
     return _kernel
 
@@ -38,8 +43,11 @@ class PointReader:
         self._base = rules.base_offset
         self._salt = rules.salt - (rules.salt >> 63 << 64)  # the same 64 bits with a sign, as kernels take them
 
-    def read(self, lookup: Lookup, offset: int, size: int) -> Record | None:
-        """Return the verified record in the first `size` bytes of the store; None if the reader has to find it."""
+    def read(self, lookup: Lookup, offset: int, size: int, seen: Seen | None = None) -> Record | None:
+        """Return the verified record in the first `size` bytes of the store; None if the reader has to find it.
+
+        seen: return None also if this file has changed, or if that is not known.
+        """
         kernel = _kernel or _loaded_kernel()
         if kernel is None or self._store is None:
             return None
@@ -47,7 +55,14 @@ class PointReader:
         entries, number = lookup.held(relative), relative % BLOCK_ENTRIES
         if len(entries) < (number + 1) * ENTRY_BYTES:
             return None
-        cells = kernel(self._store.descriptor, id(entries) + BYTES_DATA, number, size, offset, relative, self._salt)
+        descriptor, address, salt = self._store.descriptor, id(entries) + BYTES_DATA, self._salt
+        if seen is None:
+            cells = kernel(descriptor, address, number, size, offset, relative, salt)
+        elif _kernel_if is None:
+            return None
+        else:
+            path, inode, modified, length = seen
+            cells = _kernel_if(path, inode, modified, length, descriptor, address, number, size, offset, relative, salt)
         if cells is None:
             return None
         headers = cells[4]

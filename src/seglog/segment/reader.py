@@ -9,7 +9,7 @@ from seglog.errors import CorruptRecord, OffsetCompacted
 from seglog.format.codec import Framed, InvalidRecord, Rules
 from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
-from seglog.segment.kernel_read import PointReader
+from seglog.segment.kernel_read import PointReader, Seen
 from seglog.segment.long_record import LONG_BYTES, read_long, value_pieces
 from seglog.segment.lookup import Lookup, Place
 from seglog.segment.resync import find_record
@@ -71,6 +71,12 @@ class SegmentReader:
                 if self._mend is not None:
                     self.lookup, self._mend = self._mend(), None
         return record
+
+    def read_if(self, seen: Seen, offset: int) -> Record | None:
+        """Return the record with one call of a kernel, if a file has not changed until then; None if not, or without
+        the means for it.
+        """
+        return self._point.read(self.lookup, offset, self.size, seen)
 
     def value_pieces(self, offset: int) -> Iterator[bytes]:
         """Yield a record's value in pieces, verified as a whole: CorruptRecord in place of the last one."""
