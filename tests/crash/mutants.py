@@ -43,7 +43,7 @@ LIKELY = {
     "format/": ["tests/format", "tests/log/test_long_records.py", "tests/recovery/test_torn.py", *MANIFESTS],
     "format/laminarmq": ["tests/format/test_laminarmq.py"],
     "kernels/": ["tests/kernels"],
-    "kernels/point": ["tests/segment/test_kernel_read.py"],
+    "kernels/point": ["tests/segment/test_kernel_read.py", "tests/segment/test_read_many.py"],
     "kernels/aot": ["tests/kernels/test_both_ways_to_compile.py"],
     "compaction/": [
         CUTS,

@@ -64,7 +64,7 @@ def test_it_returns_what_single_reads_return_in_the_order_asked_for(place: Any, 
         writer.append_batch(pa.table({"value": pa.array([b"a"] * MANY, pa.binary())}))
     with seglog.open(place, mode=mode) as log:
         offsets = random.Random(1).choices(range(log.next_offset), k=500)
-        for wanted in (offsets, sorted(offsets), offsets[:FEW], offsets[: FEW - 1], [7] * 20, offsets):
+        for wanted in (offsets, sorted(offsets), offsets[:FEW], offsets[: FEW - 1], [7] * 20, [9, 8] * 20, offsets):
             records = log.read_many(wanted)
             assert records == [log.read(offset) for offset in wanted]
             assert {type(record) for record in records} == {Record}

@@ -15,7 +15,7 @@ free: Any = types.ExternalFunction("free", types.void(types.int64))
 syscall: Any = types.ExternalFunction("syscall", types.int64(*[types.int64] * 6))
 
 FIELDS = ("memory", "offset", "timestamp", "key", "key_size", "value", "value_size", "headers", "headers_size")
-ROWS_FIELDS = ("rows", "count", "special")
+ROWS_FIELDS = ("rows", "count", "special", "memory")
 
 
 class _Found(types.Type):
@@ -23,9 +23,9 @@ class _Found(types.Type):
 
 
 class _FoundRows(types.Type):
-    """A table of `count` rows in malloc'ed memory, each the FIELDS of a record; boxing frees it and the records.
+    """A table of `count` rows in malloc'ed memory, each the FIELDS of a record; boxing frees it.
 
-    special: a number that is the last item of the list.
+    special: a number that is the last item of the list. memory: where the records are; boxing frees it as well.
     """
 
 
@@ -69,6 +69,7 @@ def _as_tuple(kind: Any, value: Any, c: Any) -> Any:
     found = cgutils.create_struct_proxy(kind)(c.context, c.builder, value=value)
     result = cgutils.alloca_once(c.builder, c.pyapi.pyobj)
     _boxed(c, {name: getattr(found, name) for name in FIELDS}, result)
+    _call(c, "free", ir.VoidType(), [found.memory])
     return c.builder.load(result)
 
 
@@ -86,15 +87,13 @@ def _as_list(kind: Any, value: Any, c: Any) -> Any:
             name: builder.load(builder.gep(rows, [builder.add(first, ir.IntType(64)(number))]))
             for number, name in enumerate(FIELDS)
         }
-        with builder.if_else(builder.load(failed)) as (too_late, otherwise):
-            with too_late:
-                _call(c, "free", ir.VoidType(), [cells["memory"]])
-            with otherwise:
-                _boxed(c, cells, result)
-                item = builder.load(result)
-                builder.store(cgutils.is_null(builder, item), failed)
-                c.pyapi.list_setitem(made, loop.index, item)  # takes the reference; null stays null
-    _call(c, "free", ir.VoidType(), [table.rows])
+        with builder.if_then(builder.not_(builder.load(failed))):
+            _boxed(c, cells, result)
+            item = builder.load(result)
+            builder.store(cgutils.is_null(builder, item), failed)
+            c.pyapi.list_setitem(made, loop.index, item)  # takes the reference; null stays null
+    for memory in (table.rows, table.memory):
+        _call(c, "free", ir.VoidType(), [memory])
     with builder.if_then(builder.not_(builder.load(failed))):
         last = c.pyapi.long_from_longlong(table.special)
         builder.store(cgutils.is_null(builder, last), failed)
@@ -107,7 +106,7 @@ def _as_list(kind: Any, value: Any, c: Any) -> Any:
 
 
 def _boxed(c: Any, fields: dict[str, Any], result: Any) -> None:
-    """Store the tuple of a record, or None without one, in `result`, and free its memory; null if memory ran out."""
+    """Store the tuple of a record, or None without one, in `result`; null if memory ran out."""
     nothing = c.builder.icmp_signed("==", fields["memory"], ir.IntType(64)(0))
     with c.builder.if_else(nothing) as (without, otherwise):
         with without:
@@ -120,7 +119,6 @@ def _boxed(c: Any, fields: dict[str, Any], result: Any) -> None:
                 _bytes(c, fields["value"], fields["value_size"], c.pyapi.make_none),
                 _bytes(c, fields["headers"], fields["headers_size"], lambda: c.pyapi.tuple_new(0)),
             ]
-            _call(c, "free", ir.VoidType(), [fields["memory"]])
             _pack(c, cells, result)
 
 

@@ -248,9 +248,10 @@ class ReadableLog(ABC, Uncopied):
         if not wanted:
             self._check_open()
             return []
-        view = self._view_at(max(wanted))
+        greatest = max(wanted)
+        view = self._view_at(greatest)
         lowest, end = view.manifest.start, view.active.next_offset
-        if min(wanted) < lowest or max(wanted) >= end:
+        if min(wanted) < lowest or greatest >= end:
             self._refuse_to_read(view, next(one for one in wanted if not lowest <= one < end))
         return records_at(view, wanted, skip_compacted=skip_compacted)
 

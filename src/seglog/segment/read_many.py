@@ -44,14 +44,21 @@ def _read_by_kernel(reader: SegmentReader, offsets: Any) -> list[Any]:
     lookup, store, size = reader.lookup, reader.store, reader.size
     if not isinstance(lookup, DenseLookup) or not isinstance(store, LocalFile):
         return [*repeat(None, len(offsets)), len(offsets)]
-    salt = reader.rules.salt - (reader.rules.salt >> 63 << 64)  # the same 64 bits with a sign, as kernels take them
     table: BlockTable | None = lookup.table
     if table is not None:
-        found: list[Any] = point.read_points(store.descriptor, table.rows, size, reader.base_offset, salt, offsets)
+        found = _called(reader, store, size, table, offsets)
         if not found[-1] or None not in found:
             return found
     table = _filled(lookup, table or BlockTable(), offsets - reader.base_offset)
-    return point.read_points(store.descriptor, table.rows, size, reader.base_offset, salt, offsets)  # type: ignore[no-any-return] # kernels are untyped
+    return _called(reader, store, size, table, offsets)
+
+
+def _called(reader: SegmentReader, store: LocalFile, size: int, table: BlockTable, offsets: Any) -> list[Any]:
+    salt = reader.rules.salt - (reader.rules.salt >> 63 << 64)  # the same 64 bits with a sign, as kernels take them
+    found: list[Any] = point.read_points(store.descriptor, table.rows, size, reader.base_offset, salt, offsets)
+    if len(found) <= len(offsets):
+        raise MemoryError(f"no memory for {len(offsets)} records")
+    return found
 
 
 def _filled(lookup: DenseLookup, table: BlockTable, relatives: Any) -> BlockTable:
