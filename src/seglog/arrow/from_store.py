@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from seglog.errors import CorruptRecord, InvalidArgument
+from seglog.arrow.store_decoder import NO_STOP, Ended, StoreDecoder
+from seglog.errors import InvalidArgument
 from seglog.kernels.columns import gather, rows_from_views
 from seglog.kernels.decode import MAX_VIEW, WIDE, Batch, Columns, Wanted, decode
 from seglog.kernels.headers import locate_headers
-from seglog.kernels.layout import HEAD_BYTES, OK, REASONS, SHORT
-from seglog.kernels.scan import as_bytes
+from seglog.kernels.layout import HEAD_BYTES
 from seglog.kernels.validate import Cursor
 
 Values = Literal["view", "binary"]
 OFFSET_TYPE, TIMESTAMP_TYPE = pa.int64(), pa.timestamp("us", "UTC")
 NO_NULLS = np.empty(0, np.uint8)
 DEFAULT_MAX_BYTES = 64 * 1024 * 1024
-NO_STOP = 2**32
 
 Array = np.ndarray[Any, Any]
 
@@ -52,83 +50,40 @@ def _schema(values: Values) -> pa.Schema:
     )
 
 
-class BatchDecoder(Iterator[pa.RecordBatch]):
-    """Iterate over the validated record batches of a range of a store.
-
-    position, next_relative: where the next record would start, and its lowest relative offset; both advance with every
-    batch, so that a follower knows where to continue.
-    """
+class BatchDecoder(StoreDecoder[pa.RecordBatch]):
+    """Iterate over the validated record batches of a range of a store."""
 
     def __init__(
-        self,
-        buffer: Any,
-        *,
-        path: str,
-        salt: int,
-        base_offset: int,
-        relative: int,
-        position: int,
-        end: int,
-        dense: bool,
-        max_records: int,
-        max_bytes: int,
-        values: Values,
-        tail: bool,
-        first: int,
-        stop: int,
-        origin: int,
+        self, buffer: Any, *, max_records: int, max_bytes: int, values: Values, first: int, **span: Any
     ) -> None:
-        self._origin = origin
+        """span: as StoreDecoder takes it."""
+        super().__init__(buffer, **span)
         self._schema = record_schema(values)
-        self._source = as_bytes(buffer)
         self._buffer = pa.py_buffer(buffer)
-        self._path, self._tail, self._views = path, tail, values == "view"
-        self._end, self._dense, self._salt = min(end, origin + self._source.size), dense, np.uint64(salt)
-        self._lacks = end > self._end or (dense and stop < NO_STOP)  # the data may end too early
+        self._views = values == "view"
         self._max_records = max_records
         self._scratch = np.empty(0, np.uint8)
-        self._wanted = Wanted(first, stop, base_offset, min(max_bytes, MAX_VIEW))
-        self._done = False
-        self.position, self.next_relative = position, relative
-        self._reason = OK
+        self._wanted = Wanted(first, self._stop, self._base_offset, min(max_bytes, MAX_VIEW))
 
-    def __next__(self) -> pa.RecordBatch:
-        """Return the next batch; raise CorruptRecord at an invalid record, after returning all records before it."""
-        if self._done:
-            self._refuse()
-            raise StopIteration
+    def _decode(self, cursor: Cursor) -> tuple[pa.RecordBatch | None, Ended]:
         room = self._room()
-        start, end = self.position - self._origin, self._end - self._origin
-        cursor = Cursor(start, end, self.next_relative, self._dense, self._salt)
         batch = Batch(*decode(self._source, cursor, self._wanted, room.columns))
-        self.position, self.next_relative = batch.position + self._origin, batch.expected
-        complete = batch.stopped or self.next_relative >= self._wanted.stop
-        self._reason = OK if complete else batch.reason  # what follows the range does not matter
-        self._done = complete or batch.reason != OK or self.position >= self._end
-        if self._done and not complete and self._reason == OK and self._lacks:
-            self._reason = SHORT
-        return self._assemble(room, batch) if batch.rows else next(self)
-
-    @property
-    def reason(self) -> str | None:
-        """Why there is no valid record at `position`; None at the end of the range."""
-        return None if self._reason in (OK, WIDE) else REASONS[self._reason]
+        ended = Ended(batch.position, batch.expected, batch.reason, batch.stopped)
+        return self._assemble(room, batch) if batch.rows else None, ended
 
     def _room(self) -> _Room:
-        rows = min(self._max_records, (self._end - self.position) // HEAD_BYTES, self._wanted.stop - self.next_relative)
+        rows = min(self._max_records, (self._end - self.position) // HEAD_BYTES, self._stop - self.next_relative)
         rows = max(rows, 1)
         if self._scratch.size < 10 * rows:
             self._scratch = np.frombuffer(pa.allocate_buffer(10 * rows), np.uint8)
         return _Room(rows, self._scratch)
 
     def _refuse(self) -> None:
-        offset = self._wanted.base_offset + self.next_relative if self._dense else None
         if self._reason == WIDE:
             raise InvalidArgument(
                 f"{self._path}: the record at position {self.position} exceeds Arrow's limit (2 GiB); use read() for it"
             )
-        if self.reason is not None and not self._tail:
-            raise CorruptRecord(self._path, offset, self.position, self.reason)
+        super()._refuse()
 
     def _assemble(self, room: _Room, batch: Batch) -> pa.RecordBatch:
         rows = batch.rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from weakref import WeakMethod, WeakSet
 
 from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
@@ -111,12 +111,17 @@ class View:
         for reader in self.readers(start, stop):
             yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt, keep)
 
-    def span_bytes(self, start: int, stop: int) -> int:
-        """Return the size in bytes of the records start <= offset < stop, by the lookups: up to a few KiB too much."""
-        return sum(
-            reader.span_bytes(max(start, reader.base_offset), min(stop, reader.next_offset))
-            for reader in self.readers(start, stop)
-        )
+    def span_bytes(self, start: int, stop: int, enough: int | None = None) -> int:
+        """Return the size in bytes of the records start <= offset < stop, by the lookups: up to a few KiB too much.
+
+        enough: bytes from which on later segments are not counted.
+        """
+        size = 0
+        for reader in self.readers(start, stop):
+            size += reader.span_bytes(max(start, reader.base_offset), min(stop, reader.next_offset))
+            if enough is not None and size >= enough:
+                break
+        return size
 
     def batches(
         self, start: int, stop: int, *, max_records: int = 65536, values: Literal["view", "binary"] = "view"
@@ -124,6 +129,20 @@ class View:
         """Yield the same records in Arrow record batches, each record verified; see Log.batches."""
         from seglog.arrow.convert import decode_batches  # noqa: PLC0415 - pyarrow and numba load when first used
 
+        decode = partial(decode_batches, max_records=max_records, values=values)
+        return self.decoded(start, stop, decode, max_records=max_records)
+
+    def decoded(
+        self, start: int, stop: int, decode: Callable[..., Decoder], *, max_records: int | None = None
+    ) -> Iterator[Any]:
+        """Yield the same records in the batches of a decoder, each record verified.
+
+        Args:
+            start: Offset of the first record.
+            stop: Offset after the last record.
+            decode: Returns the decoder of a part of a store; takes what `arrow.store_decoder.StoreDecoder` takes.
+            max_records: About how many records a batch has, to decode batches ahead on threads; None: in turn.
+        """
         for reader in self.readers(start, stop):
             base, end = reader.base_offset, min(stop, reader.next_offset)
             first = max(start, base)
@@ -132,18 +151,11 @@ class View:
                 reader.check_range(end, position, expected, lacking=end - first)
                 continue
             last = end - base + (not reader.rules.dense and end == reader.next_offset)  # includes the last byte there
-            decode = partial(
-                decode_batches,
-                path=reader.store.path,
-                salt=reader.rules.salt,
-                base_offset=base,
-                dense=reader.rules.dense,
-                max_records=max_records,
-                values=values,
-            )
+            salt, dense = reader.rules.salt, reader.rules.dense
+            prepared = partial(decode, path=reader.store.path, salt=salt, base_offset=base, dense=dense)
             decoded = decode_ahead(
                 reader,
-                _Decode(reader, decode, position, end),
+                _Decode(reader, prepared, position, end),
                 relative=expected - base,
                 position=position,
                 stop=last,
@@ -220,7 +232,7 @@ class _Decode:
         """Return a decoder; see `Decode`."""
         span = {"relative": relative, "position": position, "stop": stop}
         if self._mapped is not None:
-            return self._decode(self._mapped, **span, end=self._size)
+            return self._decode(self._mapped, **span, end=self._size, origin=0, tail=False)
         limit = self._size if end is None else min(end, self._size)
         data = self._store.pread(limit - position, position)
         return self._decode(data, **span, end=limit, origin=position, tail=end is not None)

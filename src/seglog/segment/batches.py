@@ -274,7 +274,7 @@ def decode_ahead(
     relative: int,
     position: int,
     stop: int,
-    max_records: int,
+    max_records: int | None,
     by_windows: bool = False,
 ) -> Generator[Any, None, tuple[int, tuple[int, int]]]:
     """Yield the batches of a segment from `relative`, at `position`, up to `stop`, decoding the next ones meanwhile.
@@ -282,13 +282,15 @@ def decode_ahead(
     Their start comes from the lookup, and is used only if the batch before ended there. So the result is that of one
     decoder, perhaps in smaller batches, with errors at the same places.
 
+    max_records: of a batch; None: decode nothing ahead.
     by_windows: whether no decoder gets more than a stretch, as long as the lookup is right, because it needs memory for
     all that it may read. Such a decoder ends at the first invalid record, instead of raising an error.
 
     Returns the number of records, and (relative offset, position) after the last one.
     """
     passed = 0
-    stretches, ahead = _stretches(reader, relative, position, stop, max_records), Ahead()
+    stretches = iter(()) if max_records is None else _stretches(reader, relative, position, stop, max_records)
+    ahead = Ahead()
     ends: deque[int | None] = deque()
 
     def launch(count: int) -> None:

@@ -78,7 +78,7 @@ def fetch_batches(
     view, stop = _range(log, start, stop, max_records, max_bytes)
     found: list[pa.RecordBatch] = []
     try:
-        for position, end in _small_ranges(view, start, stop, max_records, max_bytes):
+        for position, end in small_ranges(view, start, stop, max_records, max_bytes):
             if found and end == position + 1 and view.span_bytes(position, end) > max(max_bytes, LARGE):
                 return FetchedBatches(found, position)
             for batch in view.batches(position, end, max_records=max_records, values=values):
@@ -96,14 +96,19 @@ def fetch_batches(
     return FetchedBatches(found, stop)
 
 
+def view_for(log: Log, start: int, stop: int | None = None) -> tuple[View, int]:
+    """Return the view to read from and the stop within it. Raises OffsetOutOfRange."""
+    view = log._view_from(checked_offset(start, "start"))
+    end = view.next_offset
+    return view, end if stop is None else max(min(checked_offset(stop, "stop"), end), start)
+
+
 def _range(log: Log, start: int, stop: int | None, max_records: int, max_bytes: int) -> tuple[View, int]:
     """Return the view to read from and the stop within it. Raises what this module promises."""
     for name, limit in (("max_records", max_records), ("max_bytes", max_bytes)):
         if checked_offset(limit, name) < 1:
             raise InvalidArgument(f"{name} is {limit}; it must be at least 1")
-    view = log._view_from(checked_offset(start, "start"))
-    end = view.next_offset
-    return view, end if stop is None else max(min(checked_offset(stop, "stop"), end), start)
+    return view_for(log, start, stop)
 
 
 def _size(record: Record) -> int:
@@ -111,7 +116,7 @@ def _size(record: Record) -> int:
     return size + sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
 
 
-def _small_ranges(view: View, start: int, stop: int, max_records: int, max_bytes: int) -> Iterator[tuple[int, int]]:
+def small_ranges(view: View, start: int, stop: int, max_records: int, max_bytes: int) -> Iterator[tuple[int, int]]:
     """Yield a range in pieces, so that little more is decoded than the limits allow."""
     for reader in view.readers(start, stop):
         position, end = max(start, reader.base_offset), min(stop, reader.next_offset)
