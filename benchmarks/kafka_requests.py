@@ -24,9 +24,10 @@ from benchmarks.peers.tools import free_port, server
 from benchmarks.scale import Scale
 from benchmarks.timing import Figure, in_rounds, stopwatch
 from seglog.client.client import Client
+from seglog.format.cuts import Cuts
 from seglog.kafka.dispatch import answer
 from seglog.kafka.messages.core import PRODUCE
-from seglog.kafka.records.encode import encode
+from seglog.kafka.records.encode import MOST_BYTES, Room, encode
 from seglog.kafka.requests.call import Sender
 from seglog.kafka.wire.buffers import Writer
 from seglog.server.rights.access import ANYBODY
@@ -77,8 +78,7 @@ def _request(table: pa.Table) -> bytes:
     """Return a Produce of these records, without its length."""
     with seglog.open(seglog.MemoryStorage()) as log:
         log.append_batch(table)
-        [batch] = log.batches()
-        [records] = encode(batch, 0)
+        [batch] = encode(log.view(), 0, log.next_offset, Cuts(), Room(MOST_BYTES, 1))
     target, version = Writer(), PRODUCE.versions[-1]
     target.number(2, PRODUCE.key)
     target.number(2, version)
@@ -87,7 +87,7 @@ def _request(table: pa.Table) -> bytes:
     values = {
         "acks": 1,
         "timeout_ms": 30_000,
-        "topic_data": [{"name": TOPIC, "partition_data": [{"index": 0, "records": records}]}],
+        "topic_data": [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch.data}]}],
     }
     PRODUCE.request.write(target, values, PRODUCE.form(version))
     return b"".join(bytes(part) for part in target.parts())

@@ -20,9 +20,9 @@ from kio.records.writers import write_batch
 import seglog
 from seglog.kafka.records.compression import decompressed
 from seglog.kafka.records.decode import decode, head_of
-from seglog.kafka.records.encode import encode, next_offset_of
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
 from seglog.kafka.records.layout import HEAD_BYTES, LOG_APPEND_TIME
+from tests.kafka.encoding import encoded
 
 UTC = datetime.UTC
 NOW = 1_800_000_000_000_000
@@ -94,8 +94,7 @@ def test_what_is_encoded_kio_reads(rows, start, epoch):
     log = seglog.open(seglog.MemoryStorage(), config=seglog.LogConfig(initial_offset=start))
     for time, key, value, headers in rows:
         log.append(value, key=key, timestamp=time * 1000 + 999, headers=headers)
-    [batch] = log.batches()
-    [data] = encode(batch, epoch)
+    [data] = encoded(log, epoch=epoch)
     found, size = read_batch(bytes(data), 0)  # kio drops the milliseconds of its times
     assert size == len(data)
     assert (found.base_offset, found.partition_leader_epoch) == (start, epoch)
@@ -108,34 +107,18 @@ def test_what_is_encoded_kio_reads(rows, start, epoch):
     assert rows_of(again.arrow) == rows
 
 
-def test_offsets_too_far_apart_are_split_into_batches():
-    offsets = [0, 5, 2**31 + 4, 2**31 + 5, 2**40]
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "offset": pa.array(offsets),
-            "timestamp": pa.array([1000] * 5, pa.timestamp("us", "UTC")),
-            "key": pa.array([b"k"] * 5, pa.binary_view()),
-            "value": pa.array([b"v"] * 5, pa.binary_view()),
-            "headers": pa.array([[]] * 5, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        }
-    )
-    heads = [head_of_sparse(data) for data in encode(batch, 0)]
-    assert [(one[0], one[1]) for one in heads] == [(0, 5), (2**31 + 4, 1), (2**40, 0)]
-
-
 def test_a_batch_of_the_servers_time_has_one_for_all_records():
     log = seglog.open(seglog.MemoryStorage())
     for time in (5000, 5999, 6000, 5000, 7000, 7000):
         log.append(b"v", timestamp=time)
-    [batch] = log.batches()
-    parts = list(encode(batch, 0, stamped=True))
-    assert [next_offset_of(part) for part in parts] == [2, 3, 4, 6]
+    parts = encoded(log, stamped=True)
+    assert [base_and_delta(part) for part in parts] == [(0, 1), (2, 0), (3, 0), (4, 1)]
     found = [one for part in parts for one in MemoryRecords(bytes(part)).next_batch()]
     assert [one.timestamp for one in found] == [5, 5, 6, 5, 7, 7]
     assert {one.timestamp_type for one in found} == {1}
 
 
-def head_of_sparse(data):
+def base_and_delta(data):
     return struct.unpack_from(">q", data)[0], struct.unpack_from(">i", data, 23)[0]
 
 

@@ -1,4 +1,4 @@
-"""The records of Kafka's record batches (format 2) <-> columns: varints, without an object per record.
+"""The records of Kafka's record batches (format 2) -> columns: varints, without an object per record.
 
 A record: length, attributes i8, timestamp delta, offset delta, key length, key, value length, value, number of
 headers, and each header's key length, key, value length, value. All numbers are zigzag varints; a length of -1 is null.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from seglog.kernels.columns import view_words
-from seglog.kernels.memory import address_of, copy_short, inlined, kernel, load_i64, load_u8, store_u8
+from seglog.kernels.memory import address_of, inlined, kernel, load_u8
 from seglog.kernels.parameters import Input, Int32s, Int64Rows, Int64s, Uint8s, Uint64Rows
 
 Spans = tuple[Int64s, Int64s]  # addresses and lengths
@@ -150,106 +150,3 @@ def fill_views(source: Input, spans: Spans, views: Uint64Rows, valid: Uint8s) ->
         address, length = spans[0][row], spans[1][row]
         valid[row] = length >= 0
         views[row, 0], views[row, 1] = view_words(address, max(length, 0), address - base, base + source.size)
-
-
-@inlined
-def _zigzag(value: int) -> Any:
-    return np.uint64((value << 1) ^ (value >> 63))
-
-
-@inlined
-def _varint_bytes(value: int) -> int:
-    bits, size = _zigzag(value) >> np.uint64(7), 1
-    while bits > np.uint64(0):
-        bits >>= np.uint64(7)
-        size += 1
-    return size
-
-
-@inlined
-def _put_varint(address: int, value: int) -> int:
-    bits = _zigzag(value)
-    while bits > np.uint64(0x7F):
-        store_u8(address, np.int64(bits & np.uint64(0x7F)) | 0x80)
-        bits >>= np.uint64(7)
-        address += 1
-    store_u8(address, np.int64(bits))
-    return address + 1
-
-
-@inlined
-def _span_bytes(length: int) -> int:
-    return _varint_bytes(length) + max(length, 0)
-
-
-@inlined
-def _put_span(address: int, source: int, length: int) -> int:
-    address = _put_varint(address, length)
-    if length > 0:
-        copy_short(address, source, length)
-        address += length
-    return address
-
-
-@kernel
-def measure_records(
-    offsets: int,
-    milliseconds: Int64s,
-    keys: Spans,
-    values: Spans,
-    items: Int64Rows,
-    header_lengths: tuple[Int64s, Int64s],
-    sizes: Int64s,
-) -> int:
-    """Fill `sizes` with the bytes of each record after its length; return the bytes of all records with their lengths.
-
-    offsets: address of int64 per row. items: int64[rows, 2], start and stop of each row's headers, or no rows if there
-    are no headers. header_lengths: of keys and values (-1: null).
-    """
-    total, first = 0, load_i64(offsets)
-    for row in range(sizes.size):
-        size = (
-            1 + _varint_bytes(milliseconds[row] - milliseconds[0]) + _varint_bytes(load_i64(offsets + 8 * row) - first)
-        )
-        size += _span_bytes(keys[1][row]) + _span_bytes(values[1][row])
-        if items.shape[0] == 0:
-            size += 1
-        else:
-            size += _varint_bytes(items[row, 1] - items[row, 0])
-            for item in range(items[row, 0], items[row, 1]):
-                size += _span_bytes(header_lengths[0][item]) + _span_bytes(header_lengths[1][item])
-        sizes[row] = size
-        total += _varint_bytes(size) + size
-    return total
-
-
-@kernel
-def write_records(
-    offsets: int,
-    milliseconds: Int64s,
-    keys: Spans,
-    values: Spans,
-    items: Int64Rows,
-    header_keys: Spans,
-    header_values: Spans,
-    sizes: Int64s,
-    out: Uint8s,
-) -> int:
-    """Write the records that were measured into `out`; return the bytes written."""
-    start = address_of(out)
-    at, first = start, load_i64(offsets)
-    for row in range(sizes.size):
-        at = _put_varint(at, sizes[row])
-        store_u8(at, 0)
-        at = _put_varint(at + 1, milliseconds[row] - milliseconds[0])
-        at = _put_varint(at, load_i64(offsets + 8 * row) - first)
-        at = _put_span(at, keys[0][row], keys[1][row])
-        at = _put_span(at, values[0][row], values[1][row])
-        if items.shape[0] == 0:
-            at = _put_varint(at, 0)
-        else:
-            at = _put_varint(at, items[row, 1] - items[row, 0])
-            for item in range(items[row, 0], items[row, 1]):
-                at = _put_span(at, header_keys[0][item], header_keys[1][item])
-                at = _put_span(at, header_values[0][item], header_values[1][item])
-    return at - start

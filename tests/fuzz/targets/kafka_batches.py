@@ -11,10 +11,10 @@ from crc32c import crc32c
 import seglog
 from seglog.errors import InvalidArgument
 from seglog.kafka.records.decode import decode, head_of
-from seglog.kafka.records.encode import encode
 from seglog.kafka.records.faults import BadBatch
 from seglog.kafka.records.layout import HEAD_BYTES
 from tests.fuzz.choices import Choices, mangled
+from tests.kafka.encoding import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,7 @@ def _batch() -> bytes:
     for number in range(4):
         headers = [("a", b"1"), ("b", None)] if number % 2 else []
         log.append(None if number == 3 else b"v" * number, key=b"k", timestamp=number * 5000, headers=headers)
-    [data] = encode(next(log.batches()), 0)
-    return bytes(data)
+    return bytes(encoded(log)[0])
 
 
 BATCH = _batch()
@@ -67,6 +66,5 @@ def target(data: bytes) -> None:
             log.append_batch(rows)
         except InvalidArgument:  # the name of a header that is not UTF-8
             return
-        found = [part for one in log.batches() for part in encode(one, 0)]
-        again = [decode(part, head_of(part), now=NOW, most=10**9).arrow for part in found]
+        again = [decode(part, head_of(part), now=NOW, most=10**9).arrow for part in encoded(log)]
         assert [one.to_pylist() for one in again] == [rows.to_pylist()]

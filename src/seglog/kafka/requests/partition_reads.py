@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
-from seglog.arrow.headers import drop_header
-from seglog.errors import SeglogError
+from seglog.errors import CorruptRecord, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.records.encode import encode, next_offset_of
+from seglog.kafka.records.encode import MOST_RECORDS, Room, encode
 from seglog.kafka.requests.epochs import check_epoch, shown_cuts
-from seglog.topic.fetch import fetch_batches
-from seglog.topic.idempotency.marks import HEADER
+from seglog.topic.fetch import LARGE, small_ranges, view_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seglog.format.cuts import Cuts
     from seglog.kafka.requests.call import Values
     from seglog.log.log import Log
 
-MOST_RECORDS = 65536  # of one batch
 MOST_BATCHES = 512  # of a response for a partition: with the server's times each record may need a batch of its own
 COPIES = 2  # of a record in memory: as read and as sent
 
@@ -60,9 +50,20 @@ def size_of(one: Wanted) -> Size:
         if one.start >= view.next_offset:
             return Size(0, 0)
         first = view.span_bytes(one.start, one.start + 1)
-        return Size(first, max(first, min(view.span_bytes(one.start, view.next_offset), one.size)))
+        return Size(first, max(first, available(one)))
     except SeglogError:  # it is reported when it is read
         return Size(0, 0)
+
+
+def available(one: Wanted) -> int:
+    """Return about how many bytes of a partition there are, up to the size of a response."""
+    try:
+        view = None if one.log is None else one.log.view()
+        if view is None or one.start >= view.next_offset:
+            return 0
+        return min(view.span_bytes(one.start, view.next_offset, one.size), one.size)
+    except SeglogError:  # as above
+        return 0
 
 
 class Found(NamedTuple):
@@ -107,33 +108,22 @@ def _failed(one: Wanted, code: int) -> Found:
 
 
 def _batches(one: Wanted, log: Log, most: int) -> tuple[list[memoryview], int]:
+    """Return record batches, and the offset after the last record."""
     stamped = log.config.retention.timestamps == "server"
-    found = fetch_batches(log, one.start, max_records=MOST_RECORDS, max_bytes=most)
-    cuts = shown_cuts(log.view().manifest.cuts)
-    encoded = (
-        part
-        for batch in found.batches
-        for piece, epoch in _by_epoch(_shown(batch), cuts)
-        for part in encode(piece, epoch, stamped=stamped)
-    )
-    parts = list(islice(encoded, MOST_BATCHES))
-    return parts, found.next_offset if next(encoded, None) is None else next_offset_of(parts[-1])
-
-
-def _by_epoch(batch: pa.RecordBatch, cuts: Cuts) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield the records of each epoch, and the epoch."""
-    offsets, start = batch.column("offset").to_numpy(), 0
-    places = [int(np.searchsorted(offsets, offset)) for _, offset in cuts.entries]
-    for stop in (*places, len(offsets)):
-        if stop > start:
-            yield batch.slice(start, stop - start), cuts.epoch_at(int(offsets[start]) + 1)
-            start = stop
-
-
-def _shown(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch without the headers in which idempotency keys are stored."""
-    if not len(batch.column("headers").values):
-        return batch
-    table = drop_header(pa.Table.from_batches([batch]), HEADER)
-    shown: pa.RecordBatch = table.combine_chunks().to_batches()[0]
-    return shown
+    view, stop = view_for(log, one.start)
+    cuts, room = shown_cuts(view.manifest.cuts), Room(most, MOST_BATCHES)
+    parts: list[memoryview] = []
+    following = one.start
+    try:
+        for start, end in small_ranges(view, one.start, stop, MOST_RECORDS, most):
+            if parts and end == start + 1 and view.span_bytes(start, end) > max(room.bytes, LARGE):
+                break
+            for batch in encode(view, start, end, cuts, room, stamped=stamped):
+                parts.append(batch.data)
+                following = batch.next_offset
+            if room.is_full:
+                break
+    except CorruptRecord:
+        if not parts:
+            raise
+    return parts, following
