@@ -271,6 +271,8 @@ class Connection(asyncio.BufferedProtocol):
             if parts and not (self._is_lost or self._transport.is_closing()):
                 self._transport.writelines(parts)
                 del parts
+                if call is not None and call.sent is not None:
+                    call.sent()
                 await self._writable.wait()
         finally:
             if call is not None:

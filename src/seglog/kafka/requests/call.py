@@ -79,6 +79,7 @@ class Call:
         held: Released when the response has been sent.
         read_on: Lets the client's next request be read before this one is answered; for what waits and keeps none of
             the request's memory.
+        sent: Called when the response has been written, unless the client is gone.
     """
 
     parts: Parts
@@ -87,6 +88,7 @@ class Call:
     values: Values
     read_on: Callable[[], None]
     held: ExitStack = field(default_factory=ExitStack)
+    sent: Callable[[], None] | None = None
 
     @property
     def services(self) -> Services:

@@ -10,7 +10,7 @@ from seglog.errors import OffsetOutOfRange, RecordTooLarge, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import check_epoch, divergence
-from seglog.kafka.requests.partition_reads import COPIES, Found, Size, Wanted, read_all, size_of
+from seglog.kafka.requests.partition_reads import COPIES, Found, Size, Wanted, available, read_all, size_of
 from seglog.kafka.requests.read_ahead import read_ahead, take_ahead
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.waiting import woken
@@ -32,7 +32,8 @@ async def fetch(call: Call) -> Values:
     wanted = await _wait(call, wanted)
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
     read = await take_ahead(call, wanted, most) or await _read_now(call, wanted, most)
-    read_ahead(call, wanted, read, most)
+    if len(wanted) == 1 and wanted[0].log is not None and read[0].values["records"]:
+        call.sent = partial(read_ahead, call, wanted[0]._replace(start=read[0].next_offset), most)
     found = iter(read)
     return {
         "responses": [{**topic, "partitions": [next(found).values for _ in topic["partitions"]]} for topic in topics]
@@ -83,14 +84,20 @@ def _check_start(log: Log, start: int) -> None:
 async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
     """Return what can be read, as soon as it is enough or the time is over."""
     ends, least = monotonic() + _seconds(call), max(call.values["min_bytes"], 0)
+    if _is_enough(wanted, least):
+        return wanted
     with call.services.waiting.on({(one.topic, one.partition) for one in wanted if one.log is not None}) as event:
         while True:
             event.clear()
             wanted = [_still(one) for one in wanted]
             left = ends - monotonic()
-            enough = any(one.log is None for one in wanted) or sum(size_of(one).available for one in wanted) >= least
-            if enough or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
+            if _is_enough(wanted, least) or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
                 return wanted
+
+
+def _is_enough(wanted: list[Wanted], least: int) -> bool:
+    """Whether a request need not wait: `least` bytes can be read, or there is an error."""
+    return any(one.log is None for one in wanted) or sum(map(available, wanted)) >= least
 
 
 def _still(one: Wanted) -> Wanted:

@@ -1,7 +1,8 @@
 """Read what a consumer of one partition fetches next while it works on what it has.
 
 A client asks for more of a partition when it has nothing left of it, and then waits until it is read. So the next
-response is prepared while the last one is sent: one for each connection, and not for long.
+response is prepared when the last one is sent: one for each connection, and not for long. It begins after the write to
+the socket, which holds the interpreter: the two would only wait for each other.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from seglog.errors import SeglogError
-from seglog.kafka.requests.partition_reads import COPIES, Found, Wanted, bounds_of, read_all, size_of
+from seglog.kafka.requests.partition_reads import COPIES, Found, Wanted, available, bounds_of, read_all
 from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
@@ -60,19 +61,17 @@ def forget_ahead(sender: Sender) -> None:
         ahead.release()
 
 
-def read_ahead(call: Call, wanted: list[Wanted], read: list[Found], most: int) -> None:
-    """Begin to read what follows, if it is one partition that has a whole response more, and there is memory."""
-    if len(wanted) != 1 or wanted[0].log is None or not read[0].values["records"]:
-        return
-    one, log = wanted[0]._replace(start=read[0].next_offset), wanted[0].log
-    available, memory = size_of(one).available, call.services.memory
+def read_ahead(call: Call, one: Wanted, most: int) -> None:
+    """Begin to read what follows of a partition, if it has a whole response more and there is memory."""
+    log, size, memory = one.log, available(one), call.services.memory
+    assert log is not None  # noqa: S101 - the caller has read it
     room = memory.share("answers") // SHARE - memory.held["answers"]
-    if available < min(one.size, most) or COPIES * available > room:
+    if size < min(one.size, most) or COPIES * size > room:
         return
     claim = Claim(memory, "answers")
     try:
         epoch = _epoch_of(log)
-        claim.resize(COPIES * available)
+        claim.resize(COPIES * size)
         reading = call.services.reads.start(partial(read_all, [one], most))
     except SeglogError:  # no memory or thread, or the log was closed meanwhile
         claim.close()
@@ -94,7 +93,7 @@ async def take_ahead(call: Call, wanted: list[Wanted], most: int) -> list[Found]
     log = ahead.wanted.log
     assert log is not None  # noqa: S101 - `read_ahead` has checked it
     try:
-        [found] = await asyncio.shield(ahead.reading)
+        [found] = ahead.reading.result() if ahead.reading.done() else await asyncio.shield(ahead.reading)
         if found.values.get("error_code") or _epoch_of(log) != ahead.epoch:
             return None
         return [found._replace(values={**found.values, **bounds_of(log)})]
