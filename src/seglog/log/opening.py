@@ -45,12 +45,13 @@ from seglog.log.role_file import read_role, settle_role, write_role
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.stage_names import staged_identities
 from seglog.log.staging import COMPACTION, age_out, remove_own
+from seglog.log.store_sizes import store_sizes
 from seglog.log.writer import LogWriter
 from seglog.log.writer_state import fenced
 from seglog.segment.active import create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
-from seglog.storage import LocalStorage, Lock, Storage, must_sync, sizes_of
+from seglog.storage import LocalStorage, Lock, Storage, must_sync
 from seglog.storage.local import checked_directory
 from seglog.storage.urls import is_storage_url, storage_at_url
 
@@ -411,7 +412,7 @@ class _Opening:
         """Check that every sealed store exists with its full size: neither can be repaired by an opening."""
         stores = list(sealed.stores())
         names = [filename.segment_file(base_offset, file, filename.STORE) for base_offset, file, _ in stores]
-        sizes = sizes_of(self.storage, names, ending="." + filename.STORE)
+        sizes = store_sizes(self.storage, names)
         full = [least for _, _, least in stores]
         wrong = [one for one, (size, least) in enumerate(zip(sizes, full, strict=True)) if size is None or size < least]
         for number in wrong:

@@ -32,16 +32,6 @@ def _is_directory(path: str) -> bool:
             return False
 
 
-@contextmanager
-def _opened(directory: str) -> Iterator[int]:
-    """Open a directory and yield the descriptor."""
-    descriptor = open_file(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield descriptor
-    finally:
-        close_descriptor(descriptor)
-
-
 class LocalLock(Uncopied):
     """An flock on a file. A forked child closes its copy of the descriptor, which does not release the lock."""
 
@@ -175,8 +165,8 @@ class LocalStorage:
 
     def sizes_of(self, names: Iterable[str], directory: str = "") -> list[int | None]:
         """Return the size in bytes of each of these files, in this order; None for one that is missing or no file."""
-        found, path, status_of, regular = list[int | None](), self._at(directory), os.stat, stat.S_IFREG
-        with errors_naming(path), _opened(path) as descriptor:
+        found, status_of, regular = list[int | None](), os.stat, stat.S_IFREG
+        with errors_naming(self._at(directory)), self.opened(directory) as descriptor:
             for name in names:
                 try:
                     status = status_of(name, dir_fd=descriptor)  # faster than by path
@@ -185,6 +175,16 @@ class LocalStorage:
                 else:
                     found.append(status.st_size if status.st_mode & _FORMAT == regular else None)
         return found
+
+    @contextmanager
+    def opened(self, directory: str = "") -> Iterator[int]:
+        """Open the directory and yield the descriptor."""
+        with errors_naming(self._at(directory)):
+            descriptor = open_file(self._at(directory), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield descriptor
+        finally:
+            close_descriptor(descriptor)
 
     def open(self, name: str, *, writable: bool = False) -> LocalFile:
         """Open an existing file."""
