@@ -11,11 +11,14 @@ from seglog.kafka.messages.core import API_VERSIONS
 from seglog.kafka.requests.call import Call, Parts, Sender
 from seglog.kafka.requests.catalog import CATALOG, Known, versions
 from seglog.kafka.wire.buffers import Malformed, Reader, Writer, size_of
-from seglog.kafka.wire.schema import NULLABLE_STRING, Form, Struct
+from seglog.kafka.wire.schema import INT16, INT32, NULLABLE_STRING, Field, Form, Struct
 
 LENGTH_BYTES = 4
 LONGEST_CLIENT_ID = 1000  # characters, which each connection holds
 PLAIN = Form(0, flexible=False)
+HEAD = Struct(
+    Field("key", INT16), Field("version", INT16), Field("correlation", INT32), Field("client_id", NULLABLE_STRING)
+)
 NO_TAGS = Struct()
 
 
@@ -38,10 +41,10 @@ async def answer(
         Malformed: The request is not valid.
     """
     source = Reader(data)
-    key, version, correlation = source.number(2), source.number(2), source.number(4)
+    key, version, correlation, client = HEAD.read(source, PLAIN).values()
     sender.requests += 1
     sender.used_at = system_clock()
-    sender.client_id = (NULLABLE_STRING.read(source, PLAIN) or "")[:LONGEST_CLIENT_ID]
+    sender.client_id = (client or "")[:LONGEST_CLIENT_ID]
     known = CATALOG.get(key)
     if known is None:
         raise Refused(f"this server does not know the request {key}")
@@ -72,9 +75,11 @@ def _call(
 
 def _response(known: Known, version: int, correlation: int, values: dict[str, Any]) -> list[Any]:
     form, target = known.api.form(version), Writer()
+    target.number(LENGTH_BYTES, 0)  # of what follows, when that is known
     target.number(4, correlation)
     if form.flexible and known.api is not API_VERSIONS:  # the head of that response is the same in all versions
         NO_TAGS.write(target, {}, form)
     known.api.response.write(target, values, form)
     parts = target.parts()
-    return [size_of(parts).to_bytes(LENGTH_BYTES, "big"), *parts]
+    parts[0][:LENGTH_BYTES] = (size_of(parts) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big")
+    return parts

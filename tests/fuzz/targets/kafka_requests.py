@@ -95,7 +95,7 @@ async def _ask(parts: Parts, api: Api, form: Form, request: bytes) -> None:
                 and call is not None
                 and (call.version, request[:2]) == (form.version, api.key.to_bytes(2, "big"))
             ):
-                source = Reader(b"".join(bytes(part) for part in response[1:]))
+                source = Reader(b"".join(bytes(part) for part in response), 4)
                 source.number(4)
                 if form.flexible and api.name != "ApiVersions":
                     source.varint()

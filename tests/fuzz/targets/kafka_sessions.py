@@ -134,7 +134,7 @@ async def _ask(parts: Parts, sender: Sender, request: bytes) -> None:
             if response:
                 api = CATALOG[int.from_bytes(request[:2], "big")].api
                 form = api.form(call.version)
-                source = Reader(b"".join(bytes(part) for part in response[1:]))
+                source = Reader(b"".join(bytes(part) for part in response), 4)
                 source.number(4)
                 if form.flexible and api is not API_VERSIONS:
                     source.varint()

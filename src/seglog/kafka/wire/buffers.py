@@ -21,37 +21,35 @@ class Malformed(InvalidArgument):
 class Reader:
     """The bytes of one message, read from the front."""
 
-    __slots__ = ("_data", "position")
+    __slots__ = ("bytes", "position")
 
-    def __init__(self, data: Buffer) -> None:
-        self._data = memoryview(data).cast("B")
-        self.position = 0
+    def __init__(self, data: Buffer, position: int = 0) -> None:
+        self.bytes = memoryview(data).cast("B")
+        self.position = position
 
     @property
     def left(self) -> int:
         """How many bytes are left."""
-        return len(self._data) - self.position
+        return len(self.bytes) - self.position
 
     def number(self, size: int) -> int:
         """Read a signed number of 1, 2, 4 or 8 bytes."""
         start = self._advance(size)
-        value: int = NUMBERS[size].unpack_from(self._data, start)[0]
+        value: int = NUMBERS[size].unpack_from(self.bytes, start)[0]
         return value
 
     def varint(self) -> int:
         """Read an unsigned number of variable length, up to 32 bits."""
-        value = 0
-        for shift in range(0, 7 * MOST_VARINT_BYTES, 7):
-            byte = self._data[self._advance(1)]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise Malformed(f"a number at byte {self.position} has more than {MOST_VARINT_BYTES} bytes")
+        try:
+            value, self.position = varint_at(self.bytes, self.position)
+        except IndexError as error:
+            raise Malformed(f"the message ends at byte {len(self.bytes)}, within a number") from error
+        return value
 
     def data(self, size: int) -> memoryview:
         """Read `size` bytes, without a copy."""
         start = self._advance(size)
-        return self._data[start : self.position]
+        return self.bytes[start : self.position]
 
     def text(self, size: int) -> str:
         """Read `size` bytes of UTF-8."""
@@ -62,44 +60,58 @@ class Reader:
 
     def _advance(self, size: int) -> int:
         start = self.position
-        if size < 0 or size > len(self._data) - start:
-            raise Malformed(f"the message ends at byte {len(self._data)}, within a field that begins at {start}")
+        if size < 0 or size > len(self.bytes) - start:
+            raise Malformed(f"the message ends at byte {len(self.bytes)}, within a field that begins at {start}")
         self.position = start + size
         return start
+
+
+def varint_at(data: memoryview, position: int) -> tuple[int, int]:
+    """Return an unsigned number of variable length, up to 32 bits, and the position after it.
+
+    Raises IndexError if the data ends within it, Malformed if it is longer.
+    """
+    value = 0
+    for number in range(MOST_VARINT_BYTES):
+        byte = data[position + number]
+        value |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            return value, position + number + 1
+    raise Malformed(f"a number at byte {position} has more than {MOST_VARINT_BYTES} bytes")
 
 
 class Writer:
     """A message as it is put together: buffers that are sent one after another."""
 
-    __slots__ = ("_parts", "_tail")
+    __slots__ = ("_parts", "tail")
 
     def __init__(self) -> None:
         self._parts: list[Any] = []
-        self._tail = bytearray()
+        self.tail = bytearray()
 
     def number(self, size: int, value: int) -> None:
         """Write a signed number of 1, 2, 4 or 8 bytes."""
-        self._tail += NUMBERS[size].pack(value)
+        self.tail += NUMBERS[size].pack(value)
 
     def varint(self, value: int) -> None:
         """Write an unsigned number of variable length."""
         while value > 0x7F:
-            self._tail.append(value & 0x7F | 0x80)
+            self.tail.append(value & 0x7F | 0x80)
             value >>= 7
-        self._tail.append(value)
+        self.tail.append(value)
 
     def data(self, data: Buffer) -> None:
         """Write bytes; long ones are not copied, and must not change until they are sent."""
         view = memoryview(data).cast("B")
         if len(view) < APART_BYTES:
-            self._tail += view
+            self.tail += view
             return
-        self._parts += (self._tail, view)
-        self._tail = bytearray()
+        self._parts += (self.tail, view)
+        self.tail = bytearray()
 
     def parts(self) -> list[Any]:
         """Return the buffers of the message."""
-        return [*self._parts, self._tail] if self._tail else list(self._parts)
+        return [*self._parts, self.tail] if self.tail else list(self._parts)
 
 
 def size_of(parts: list[Any]) -> int:
