@@ -1,10 +1,12 @@
-"""One TCP connection: reads one request at a time, into memory that the server's budget has, and sends its response.
+"""One TCP connection: takes one request at a time and sends its response.
 
 While a request is answered, nothing more is read. So a client holds at most one request and one response, in order, as
-Kafka itself does. A Produce whose records only wait to be durable is an exception: it holds no memory any more, and the
-next request is read, so that the batches of one producer share a sync (ADR 0059). The next request is answered after
-it; another than a Produce does not begin before. A request that stops arriving, and a response that is not read, end
-the connection.
+Kafka itself does, and the bytes that came with the request. A Produce whose records only wait to be durable is an
+exception: it holds no memory any more, and the next request is taken, so that the batches of one producer share a sync
+(ADR 0059). The next request is answered after it; another than a Produce does not begin before. A request that stops
+arriving, and a response that is not read, end the connection.
+
+A Produce begins at once, and most need no task (ADR 0060): what it does before it first waits must not need one.
 
 If the client goes away, what it waits for is cancelled, but not a Produce: what has arrived is appended, and what the
 server knows of producers includes it. The connection counts until then.
@@ -14,34 +16,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections import deque
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 from seglog.clock import system_clock
-from seglog.errors import Busy, SeglogError
+from seglog.errors import SeglogError
 from seglog.kafka.dispatch import answer
+from seglog.kafka.incoming import Incoming
 from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.requests.call import Parts, Sender
-from seglog.kafka.requests.catalog import CATALOG
 from seglog.kafka.requests.read_ahead import forget_ahead
 from seglog.kafka.settings import IDLE_CONNECTION_SECONDS
 from seglog.kafka.wire.buffers import Malformed
 from seglog.server.rights.access import ANYBODY
-from seglog.server.runtime.memory import Claim
+from seglog.server.runtime.at_once import begin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from seglog.server.settings import Limits
 
 LOG = logging.getLogger("seglog.kafka")
-REQUEST_HEAD = struct.Struct(">ihh")  # length, number and version
-HEAD_BYTES = REQUEST_HEAD.size
-HEAD_SPACE = 64 * 1024  # of a produce request, beside its records
-SMALL_REQUEST_BYTES = 4 * 1024 * 1024
-FIRST_BYTES = 64 * 1024  # memory for a request, until more of it has come
 MOST_WAITING = 16  # requests that wait to be durable; clients send 5 by default before one is answered
 _NUMBERS = count(1)
 
@@ -50,24 +47,31 @@ def _warn(_status: int, text: str) -> None:
     LOG.warning("a connection was refused: %s", text)
 
 
+class _Work:
+    """What a connection does for one request. task: which does it, once it has had to wait; appends: a Produce."""
+
+    __slots__ = ("appends", "task")
+
+    def __init__(self, *, appends: bool) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.appends = appends
+
+
 class Connection(asyncio.BufferedProtocol):
     """A connection; `connections` contains all that are open. Its bounds are `server.http.handshakes.Bounded`."""
 
-    def __init__(self, parts: Parts, connections: set[Connection]) -> None:
+    def __init__(self, parts: Parts, connections: set[Connection], shared: bytearray) -> None:
+        """Take memory that all connections share; see Incoming."""
         self._parts = parts
         self._limits: Limits = parts.services.settings.limits
         self.connections = connections
         self.most_connections, self.head_seconds = self._limits.connections, self._limits.head_seconds
         self.told: Callable[[int, str], None] | None = _warn
-        self._claim = Claim(parts.services.memory, "bodies")
+        self._incoming = Incoming(self._limits, parts.services.memory, shared)
         self.loop = asyncio.get_running_loop()
-        self._buffer = bytearray(HEAD_BYTES)
-        self._got = 0
-        self._size = 0  # of the whole request with its length; 0: its head has not come
-        self._task: asyncio.Task[None] | None = None  # what ends before more is read
-        self._appends = False  # whether the task answers a Produce
-        self._waiting: deque[asyncio.Task[None]] = deque()  # each a Produce, in the order of their answers
-        self._is_made = self._is_lost = False
+        self._now: _Work | None = None  # what ends before another request is taken
+        self._waiting: deque[_Work] = deque()  # each a Produce, in the order of their answers
+        self._is_made = self._is_lost = self._is_paused = False
         self._ends = False
         self._moved_at = self._began_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
@@ -101,29 +105,31 @@ class Connection(asyncio.BufferedProtocol):
             if handle is not None:
                 handle.cancel()
         self._writable.set()
-        if self._task is not None and not self._appends:
-            self._task.cancel()
-            self._task = None
-        if self._task is None:
-            self._expect_request()
+        if self._now is not None and not self._now.appends:
+            if self._now.task is not None:
+                self._now.task.cancel()
+            self._now = None
+        if self._now is None:
+            self._incoming.forget()
         self._release()
 
     @property
     def _is_busy(self) -> bool:
-        return self._task is not None or bool(self._waiting)
+        return self._now is not None or bool(self._waiting)
 
     def _release(self) -> None:
         if self._is_busy:
             return
         self.connections.discard(self)
         forget_ahead(self.sender)
-        self._claim.close()
+        self._incoming.forget()
 
     def _watch(self) -> None:
         """Close a connection whose request does not go on, or that has been idle for long; look again later."""
         now, seconds = self.loop.time(), self._limits.idle_seconds
-        if self._task is None and self._got and not self._ends:
-            slow = self._got < (now - self._began_at - seconds) * self._limits.body_rate
+        begun = self._incoming.begun
+        if self._now is None and begun and not self._ends:
+            slow = begun < (now - self._began_at - seconds) * self._limits.body_rate
             if now - self._moved_at >= seconds or slow:
                 self._refuse("a request does not arrive")
                 return
@@ -147,24 +153,16 @@ class Connection(asyncio.BufferedProtocol):
     # --- reading --------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's contract
-        """Return where the next bytes go: the head first, then the rest of the request."""
-        return memoryview(self._buffer)[self._got : self._size or HEAD_BYTES]
+        """Return where the next bytes go."""
+        return self._incoming.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Go on with a request, which is answered when it is complete."""
+        """Answer the requests that are complete."""
         self._moved_at = self.loop.time()
-        if not self._got:
+        if not self._incoming.begun:
             self._began_at = self._moved_at
-        self._got += nbytes
-        if self._transport.is_closing():
-            return
-        if not self._size and self._got == HEAD_BYTES:
-            self._begin()
-        if self._size and self._got == self._size:
-            self._appends = int.from_bytes(self._buffer[4:6], "big") == PRODUCE.key
-            self._run(self._answer())
-        elif self._size and self._got == len(self._buffer):
-            self._grow()
+        self._incoming.arrived(nbytes)
+        self._go_on()
 
     def eof_received(self) -> bool:
         """Close the connection, after the responses that are under way unless it has TLS, which cannot wait."""
@@ -173,98 +171,108 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
         return self._is_busy and self._transport.get_extra_info("ssl_object") is None
 
-    def _begin(self) -> None:
-        """Check the head of a request."""
-        length, key = (
-            int.from_bytes(self._buffer[at : at + size], "big", signed=True) for at, size in ((0, 4), (4, 2))
-        )
-        most = self._limits.batch_bytes + HEAD_SPACE if key == PRODUCE.key else SMALL_REQUEST_BYTES
-        if key not in CATALOG or not HEAD_BYTES <= length <= most:
-            self._refuse(f"request {key} of {length} bytes is unknown or has more than {most}")
-            return
-        self._size = 4 + length
+    def _go_on(self) -> None:
+        """Take the requests that have come, one after another, and read on when none is left."""
+        while self._now is None and not (self._ends or self._transport.is_closing()):
+            try:
+                request = self._incoming.take()
+            except Malformed as error:
+                self._refuse(str(error))
+                return
+            if request is not None:
+                self._answer(request)
+            elif self._incoming.room:
+                self._run(_Work(appends=False), self._wait_for_room())
+            else:
+                self._read(True)
+                return
 
-    def _grow(self) -> None:
-        """Double the memory of a request, at most to its size, if the server's budget has it; else wait for it."""
-        room = min(max(2 * self._got, FIRST_BYTES), self._size)
-        if room <= FIRST_BYTES:
-            self._enlarge(room)
-            return
-        try:
-            self._claim.resize(room)
-        except Busy:
-            self._run(self._wait_for_room(room))
-            return
-        self._enlarge(room)
+    def _read(self, wanted: bool) -> None:
+        """Read from the socket, or leave in it what comes."""
+        if self._is_paused is wanted:
+            self._is_paused = not wanted
+            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
-    def _enlarge(self, room: int) -> None:
-        buffer = bytearray(room)
-        buffer[: self._got] = memoryview(self._buffer)[: self._got]
-        self._buffer = buffer
-
-    async def _wait_for_room(self, room: int) -> None:
-        if not await self._claim.wait(room, self._limits.idle_seconds):
+    async def _wait_for_room(self) -> None:
+        if not await self._incoming.wait_for_room():
             self._refuse("the server has no memory for its request")
             return
-        self._enlarge(room)
         self._moved_at = self.loop.time()
 
     # --- answering ------------------------------------------------------------------------------------------------
 
-    def _run(self, work: Any) -> None:
-        """Do something before reading on."""
-        self._transport.pause_reading()
-        self._task = self.loop.create_task(work)
-        self._task.add_done_callback(self._done)
+    def _answer(self, request: memoryview) -> None:
+        self._began_at = self._moved_at  # of what has followed it
+        work = _Work(appends=int.from_bytes(request[:2], "big") == PRODUCE.key)
+        answering = self._answered(work, request)
+        del request  # a Produce releases the memory of its request before its end
+        self._run(work, answering)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        is_read_on = task in self._waiting
-        if is_read_on:
-            self._waiting.remove(task)
-        elif task is self._task:
-            self._task, self._appends = None, False
+    def _run(self, work: _Work, doing: Coroutine[Any, Any, None]) -> None:
+        """Do something before another request is taken."""
+        self._now = work
+        rest: Coroutine[Any, Any, None] | None = doing
+        if work.appends:
+            try:
+                rest = begin(doing)
+            except Exception as error:  # noqa: BLE001 - as in a task
+                self._ended(work, error)
+                return
+        if rest is None:
+            self._ended(work, None)
+            return
+        work.task = self.loop.create_task(rest)
+        work.task.add_done_callback(partial(self._done, work))
+        if self._now is work:
+            self._read(False)
+
+    def _done(self, work: _Work, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self._ended(work, asyncio.CancelledError())
+        else:
+            self._ended(work, task.exception())
+        if not self._is_lost:
+            self._go_on()
+
+    def _ended(self, work: _Work, error: BaseException | None) -> None:
+        if work is self._now:
+            self._now = None
+        elif work in self._waiting:
+            self._waiting.remove(work)
         if self._is_lost:
             self._release()
-        if task.cancelled():
+        if error is not None:
+            if not isinstance(error, asyncio.CancelledError):
+                LOG.error("a request of %s failed", self.sender.host, exc_info=error)
             self._transport.abort()
-        elif (error := task.exception()) is not None:
-            LOG.error("a request of %s failed", self.sender.host, exc_info=error)
-            self._transport.abort()
-        elif self._ends:
-            if not self._is_busy:
-                self._transport.close()
-        elif not is_read_on and not self._transport.is_closing():
-            self._transport.resume_reading()
+        elif self._ends and not self._is_busy:
+            self._transport.close()
 
-    def _read_on(self) -> None:
-        """Read the next request while the one that is answered waits, unless many do."""
-        if self._task is None or self._ends or len(self._waiting) >= MOST_WAITING:
+    def _take_next(self, work: _Work) -> None:
+        """Take the next request while one waits, unless many do."""
+        if work is not self._now or self._ends or len(self._waiting) >= MOST_WAITING:
             return
-        self._waiting.append(self._task)
-        self._task, self._appends = None, False
-        self._expect_request()
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._waiting.append(work)
+        self._now = None
+        self._incoming.release()
+        if work.task is not None:  # else the caller of `_run` goes on
+            self.loop.call_soon(self._go_on)
 
-    def _expect_request(self) -> None:
-        self._buffer, self._got, self._size = bytearray(HEAD_BYTES), 0, 0
-        self._claim.close()
-
-    async def _answer(self) -> None:
-        """Answer the request that has been read, after the one before."""
-        task, before = self._task, self._waiting[-1] if self._waiting else None
-        if before is not None and not self._appends:
+    async def _answered(self, work: _Work, request: memoryview) -> None:
+        """Answer a request, after the one before."""
+        before = self._waiting[-1].task if self._waiting else None
+        if before is not None and not work.appends:
             await asyncio.wait([before])
         try:
-            call, parts = await answer(
-                self._parts, self.sender, memoryview(self._buffer)[4 : self._size], self._read_on
-            )
+            asked = answer(self._parts, self.sender, request, partial(self._take_next, work))
+            del request
+            call, parts = await asked
         except SeglogError as error:
             self._refuse(str(error) if isinstance(error, Malformed) else f"a request failed: {error}")
             return
         finally:
-            if task is self._task:  # no other request is read yet
-                self._expect_request()
+            if work is self._now:  # no other request is taken yet
+                self._incoming.release()
         try:
             if before is not None and not before.done():
                 await asyncio.wait([before])
@@ -298,9 +306,9 @@ class Connection(asyncio.BufferedProtocol):
         self._ends = True
         if not self._is_busy:
             self._transport.close()
-        elif self._task is None:
-            self._transport.pause_reading()
-            self._expect_request()
+        elif self._now is None:
+            self._read(False)
+            self._incoming.forget()
 
     def abort(self) -> None:
         """Close the connection at once."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from seglog.kafka.connection import Connection
 from seglog.kafka.groups.coordinator import Coordinator
+from seglog.kafka.incoming import FIRST_BYTES
 from seglog.kafka.overview import KafkaOverview
 from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts
@@ -70,8 +71,10 @@ class KafkaListener:
         parts = Parts(services, self._settings, self._coordinator, producers, self._transactions, ids)
         services.kafka = KafkaOverview(parts, lambda: [one.sender for one in self._connections], self.address)
 
+        shared = bytearray(FIRST_BYTES)
+
         def connection() -> Connection:
-            return Connection(parts, self._connections)
+            return Connection(parts, self._connections, shared)
 
         self._handshakes = None if tls is None else Handshakes(tls, connection)
         self._server = await asyncio.get_running_loop().create_server(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sized
-from types import coroutine
+from collections.abc import Awaitable, Callable, Sized
 from typing import Any, Protocol, cast
+
+from seglog.server.runtime.at_once import begin
 
 
 class Bounded(Protocol):
@@ -80,7 +81,9 @@ class _Handshake(asyncio.Protocol):
             ssl_handshake_timeout=2 * self._protocol.head_seconds,  # later than ours, which counts and logs it
         )
         # Start it in this call, not as a task: data received before the start would be lost.
-        self._task = self._protocol.loop.create_task(self._shake(_continued(shaking, shaking.send(None))))
+        rest = begin(shaking)
+        assert rest is not None  # noqa: S101 - a handshake waits for the client
+        self._task = self._protocol.loop.create_task(self._shake(rest))
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """End; called if the connection breaks before the handshake starts."""
@@ -112,13 +115,3 @@ class _Handshake(asyncio.Protocol):
     @property
     def _told(self) -> Callable[[int, str], None]:
         return self._protocol.told or (lambda _status, _text: None)
-
-
-@coroutine
-def _continued(begun: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, Any, Any]:
-    """Return the result of a coroutine that `send` has started; waits_for: what `send` returned."""
-    try:
-        yield waits_for
-    except BaseException as error:  # noqa: BLE001 - the coroutine handles it
-        begun.throw(error)
-    return (yield from begun.__await__())

@@ -20,6 +20,9 @@ from seglog.errors import Busy
 SHORT_SECONDS = 2.0  # how long a refusal counts as a shortage
 SHARES = MappingProxyType({"bodies": 1 / 2, "decoding": 1 / 2, "answers": 1 / 2, "tails": 1 / 4, "pipelines": 1 / 8})
 
+_Waits = tuple[str, int, "asyncio.Future[bool]"]
+"""Kind and size of a request that waits, and whether it is admitted."""
+
 
 class Memory:
     """The budget: `size` bytes, of which `held[kind]` are in use."""
@@ -27,7 +30,7 @@ class Memory:
     def __init__(self, size: int) -> None:
         self.size = size
         self.held = dict.fromkeys(SHARES, 0)
-        self._waiting: deque[tuple[str, int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[_Waits] = deque()
         self._refused_at: dict[str, float] = {}
 
     def has_room(self, kind: str, size: int) -> bool:
@@ -65,21 +68,30 @@ class Memory:
         if not any(waits == kind for waits, _, _ in self._waiting) and self.has_room(kind, size):
             self.change(kind, size)
             return True
-        entry = (kind, size, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        entry = (kind, size, loop.create_future())
         self._waiting.append(entry)
+        timer = None if seconds is None else loop.call_later(seconds, self._give_up, entry)
         try:
-            async with asyncio.timeout(seconds):
-                await entry[2]
-        except BaseException as error:
+            admitted: bool = await entry[2]
+        except BaseException:
             if entry in self._waiting:
                 self._waiting.remove(entry)
-            elif entry[2].done() and not entry[2].cancelled():  # admitted at the same moment
+            elif entry[2].done() and not entry[2].cancelled() and entry[2].result():  # admitted at the same moment
                 self.change(kind, -size)
             self._admit()
-            if isinstance(error, TimeoutError):
-                return False
             raise
-        return True
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return admitted
+
+    def _give_up(self, entry: _Waits) -> None:
+        """Let a request wait no longer."""
+        if not entry[2].done():
+            self._waiting.remove(entry)
+            entry[2].set_result(False)
+            self._admit()
 
     def _admit(self) -> None:
         """Admit waiting requests, each kind in order."""
@@ -93,7 +105,7 @@ class Memory:
                 continue
             self._waiting.remove(entry)
             self.held[kind] += size
-            future.set_result(None)
+            future.set_result(True)
 
 
 class Claim:

@@ -43,7 +43,8 @@ class Waiting:
 
     def appended(self, partition: Partition) -> None:
         """Wake the requests that wait for this partition."""
-        self._wake(self._waiters.get(partition, ()))
+        if events := self._waiters.get(partition):
+            self._wake(events)
 
     @property
     def stopped(self) -> bool:

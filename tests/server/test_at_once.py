@@ -1,0 +1,89 @@
+"""A coroutine that is begun at once goes on in a task as if it had begun there."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from seglog.server.runtime.at_once import begin
+
+
+def test_one_that_does_not_wait_has_ended():
+    done = []
+
+    async def work():
+        done.append(await inner())
+
+    async def inner():
+        return 3
+
+    assert begin(work()) is None
+    assert done == [3]
+
+
+def test_an_error_before_it_waits_is_raised():
+    async def work():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        begin(work())
+
+
+def test_the_rest_waits_as_often_as_it_wants_and_returns_its_result():
+    async def check():
+        first, lock = asyncio.get_running_loop().create_future(), asyncio.Lock()
+
+        async def work():
+            found = await first
+            await asyncio.sleep(0)
+            async with lock, asyncio.timeout(60):
+                return found + await asyncio.create_task(later())
+
+        async def later():
+            return 4
+
+        rest = asyncio.create_task(begin(work()))
+        await asyncio.sleep(0)
+        first.set_result(3)
+        assert await rest == 7
+
+    asyncio.run(check())
+
+
+def test_an_error_of_what_it_waits_for_is_raised_in_it():
+    async def check():
+        first = asyncio.get_running_loop().create_future()
+
+        async def work():
+            try:
+                await first
+            except ValueError:
+                return "handled"
+
+        rest = begin(work())
+        first.set_exception(ValueError("no"))
+        assert await rest == "handled"
+
+    asyncio.run(check())
+
+
+def test_a_cancelled_one_may_still_wait_while_it_ends():
+    async def check():
+        ended = []
+
+        async def work():
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                await asyncio.sleep(0)
+                ended.append(True)
+
+        rest = asyncio.create_task(begin(work()))
+        await asyncio.sleep(0)
+        rest.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await rest
+        assert ended
+
+    asyncio.run(check())
