@@ -48,7 +48,9 @@ def head_of(data: memoryview) -> Head:
         raise BadBatch("only a broker writes control batches")
     if head.records < 1 or head.last_delta != head.records - 1:
         raise BadBatch(f"a record batch of {head.records} records ends with offset delta {head.last_delta}")
-    return head._replace(attributes=head.attributes & ~LOG_APPEND_TIME)  # only this server gives its time
+    if head.attributes & LOG_APPEND_TIME:  # only this server gives its time
+        return head._replace(attributes=head.attributes & ~LOG_APPEND_TIME)
+    return head
 
 
 def decode(data: memoryview, head: Head, *, now: int, most: int) -> Records:

@@ -113,9 +113,11 @@ class Records:
 
     def to_rows(self, first_headers: bytes = b"") -> EncodableRows:
         """Return the records, which have no headers, as rows for a log. first_headers: what the first row gets."""
-        start = self._fields.ctypes.data
-        times, *spans = (Column(start + one * WORD_BYTES * self.count, WORD_BYTES) for one in range(FIELDS))
-        keys, values = Cells(0, 0, 0, spans[0], spans[1]), Cells(0, 0, 0, spans[2], spans[3])
+        start, step = self._fields.__array_interface__["data"][0], WORD_BYTES * self.count
+        times, key_from, key_len, value_from, value_len = [
+            Column(at, WORD_BYTES) for at in range(start, start + FIELDS * step, step)
+        ]
+        keys, values = Cells(0, 0, 0, key_from, key_len), Cells(0, 0, 0, value_from, value_len)
         headers, *owned = _only_first(first_headers, self.count) if first_headers else (NO_HEADERS,)
         owners = (self._fields, self._source, *owned)
         return EncodableRows(Rows(times, keys, headers, values), self.count, self._keys[1], owners)

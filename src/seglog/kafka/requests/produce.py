@@ -203,9 +203,23 @@ def _stored_time(log: Log, offset: int) -> int:
 async def _append_new(
     call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None = None
 ) -> range:
-    services, limits = call.services, call.services.settings.limits
     if head.records == 1 and len(data) <= SMALL_BYTES and not head.attributes & CODEC_BITS:
         return await _append_one(call, topic, number, data, head, once)
+
+    try:
+        stored = _append_here(call, topic, number, data, head, once)
+        if stored is not None:
+            return stored
+        return await _append_apart(call, topic, number, data, head, once)
+    except OSError as error:
+        if isinstance(error, SeglogError):
+            raise
+        raise StorageError(error.errno, str(error)) from error
+
+
+async def _append_apart(call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None) -> range:
+    """Append a batch on a thread, in memory that the server has for it."""
+    services, limits = call.services, call.services.settings.limits
 
     def append() -> range:
         records = decoded(data, head, topic.partition(number), limits.batch_bytes, limits)
@@ -216,14 +230,7 @@ async def _append_new(
     room = partial(claim.wait, decoded_bytes(data, head))
     written: Any = lambda _: [(number, topic.partition(number))]  # noqa: E731 - as `batch` calls it
     try:
-        stored = _append_here(call, topic, number, data, head, once)
-        if stored is not None:
-            return stored
         offsets: range = await services.appends.batch(topic.name, written, append, durable=False, first=room)
-    except OSError as error:
-        if isinstance(error, SeglogError):
-            raise
-        raise StorageError(error.errno, str(error)) from error
     finally:
         claim.close()
     services.metrics.appended(topic.name, len(offsets), len(data))
