@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from seglog.server.settings import Limits
 
 LOG = logging.getLogger("seglog.kafka")
+AT_ONCE = 8  # requests that are taken one after another before other connections have their turn
 MOST_WAITING = 16  # requests that wait to be durable; clients send 5 by default before one is answered
 _NUMBERS = count(1)
 
@@ -172,8 +173,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._is_busy and self._transport.get_extra_info("ssl_object") is None
 
     def _go_on(self) -> None:
-        """Take the requests that have come, one after another, and read on when none is left."""
-        while self._now is None and not (self._ends or self._transport.is_closing()):
+        """Take some of the requests that have come, one after another, and read on when none is left."""
+        for _ in range(AT_ONCE):
+            if self._now is not None or self._ends or self._transport.is_closing():
+                return
             try:
                 request = self._incoming.take()
             except Malformed as error:
@@ -186,6 +189,8 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._read(True)
                 return
+        self._read(False)  # other connections have their turn
+        self.loop.call_soon(self._go_on)
 
     def _read(self, wanted: bool) -> None:
         """Read from the socket, or leave in it what comes."""
