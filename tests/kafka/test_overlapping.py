@@ -45,9 +45,11 @@ class Held(FaultyStorage):
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
         self.gate = threading.Event()
+        self.reached = threading.Event()  # by a sync
 
     def meet(self, operation: str, name: str, spill: Any = None) -> None:
         if operation == "datasync" and ".store" in name:
+            self.reached.set()
             assert self.gate.wait(60)
         super().meet(operation, name, spill)
 
@@ -365,3 +367,21 @@ def test_answers_come_in_the_order_of_the_requests(disk: KafkaBroker, wanted: li
         raw.ask(LIST_GROUPS, 0, {})
     expected = [b"%d" % number for number, acks in enumerate(wanted) if acks is not None]
     assert [record.value for record in log_of(disk).scan(start=start)] == expected
+
+
+def test_the_next_sync_does_not_wait_until_the_server_has_answered(kafka: KafkaBroker, storage: Held, raw: Raw) -> None:
+    storage.reached.clear()
+    before = storage.syncs
+    send(raw, 1)
+    assert storage.reached.wait(60)
+    send(raw, 2)
+    until(lambda: log_of(kafka).next_offset == 2)
+    blocked, release = threading.Event(), threading.Event()
+    kafka._loop.call_soon_threadsafe(lambda: (blocked.set(), release.wait(60)))
+    try:
+        assert blocked.wait(60)
+        storage.gate.set()
+        until(lambda: storage.syncs == before + 2)
+    finally:
+        release.set()
+    assert [answered(raw)[0] for _ in range(2)] == [1, 2]

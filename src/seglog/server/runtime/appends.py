@@ -59,6 +59,10 @@ class _Entry(NamedTuple):
     future: asyncio.Future[Any]
 
 
+_Waits = tuple[Any, "asyncio.Future[Any]"]
+"""A result that waits for a sync, and the future that gets it then."""
+
+
 class _Line:
     """The queue of one partition; it exists while an append or a sync waits in it."""
 
@@ -67,7 +71,8 @@ class _Line:
         self.log = log
         self.entries: deque[_Entry] = deque()
         self.draining: asyncio.Task[None] | None = None
-        self.unsynced: list[tuple[Any, asyncio.Future[Any]]] = []
+        self.unsynced: deque[_Waits] = deque()  # what is in it has been appended before
+        self.in_sync: list[_Waits] = []
         self.syncing: asyncio.Task[None] | None = None
 
 
@@ -205,33 +210,50 @@ class Appends:
             line.syncing = asyncio.create_task(self._sync(line))
 
     async def _sync(self, line: _Line) -> None:
+        loop = asyncio.get_running_loop()
         try:
             while line.unsynced:
-                waiting, line.unsynced = line.unsynced, []
                 try:
-                    failure = await self._syncers.run(partial(_failure_of, line.log.sync))
+                    await self._syncers.run(partial(self._sync_rounds, line, loop))
                 except Busy as error:
-                    failure = error
-                except asyncio.CancelledError:
-                    _cancel(future for _, future in (*waiting, *line.unsynced))
-                    line.unsynced.clear()
-                    raise
-                self._appended(line.place)
-                for result, future in waiting:
-                    if future.done():
-                        continue
-                    if failure is not None:
-                        future.set_exception(failure)
-                    else:
-                        future.set_result(result)
+                    self._synced(line, _taken(line.unsynced), error)
+        except asyncio.CancelledError:
+            _cancel(future for _, future in (*line.in_sync, *line.unsynced))
+            line.unsynced.clear()
+            raise
         finally:
             line.syncing = None
             self._drop_if_idle(line)
+
+    def _sync_rounds(self, line: _Line, loop: asyncio.AbstractEventLoop) -> None:
+        """Sync, on a thread, while more waits for it, without a way to the event loop and back between two syncs."""
+        while waiting := _taken(line.unsynced):
+            line.in_sync = waiting
+            failure = _failure_of(line.log.sync)
+            loop.call_soon_threadsafe(self._synced, line, waiting, failure)
+            if self._syncers.busy > SYNC_THREADS:  # other partitions wait for a thread
+                return
+
+    def _synced(self, line: _Line, waiting: list[_Waits], failure: Exception | None) -> None:
+        """Answer those that waited for a sync."""
+        self._appended(line.place)
+        for result, future in waiting:
+            if future.done():
+                continue
+            if failure is not None:
+                future.set_exception(failure)
+            else:
+                future.set_result(result)
 
     def close(self) -> None:
         """Wait for running appends."""
         for workers in (self._batches, self._writers, self._syncers):
             workers.close()
+
+
+def _taken(waiting: deque[_Waits]) -> list[_Waits]:
+    """Return what waits now; another thread may add more."""
+    return [waiting.popleft() for _ in range(len(waiting))]
 
 
 def _cancel(futures: Iterable[asyncio.Future[Any]]) -> None:
