@@ -7,10 +7,11 @@ import ssl
 import struct
 import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
+from seglog.kafka.connection import AT_ONCE
 from seglog.kafka.messages.core import METADATA, PRODUCE
 from seglog.kafka.messages.groups import JOIN_GROUP, LIST_GROUPS
 from seglog.kafka.wire.buffers import Reader, Writer
@@ -98,22 +99,60 @@ def test_a_handshake_that_fails_is_no_error_of_the_server(certificate, sent):
 
 @pytest.mark.needs("openssl")
 def test_a_client_that_ends_with_its_handshake_is_no_error_of_the_server(certificate):
-    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
     with _without_errors(certificate) as raw:
-        tls = _client_tls().wrap_bio(came, goes)
-        while not _is_done(tls.do_handshake):
-            raw.socket.sendall(goes.read())
-            came.write(raw.socket.recv(65536))
+        tls, _, goes = _shaken(raw)
         _is_done(tls.unwrap)
         raw.socket.sendall(goes.read())  # the end of the handshake, and of the connection
         raw.socket.shutdown(socket.SHUT_WR)
         raw.bytes(2**16)
 
 
+@pytest.mark.needs("openssl")
+def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(certificate):
+    with _without_errors(certificate) as raw:
+        tls, came, goes = _shaken(raw)
+        tls.write(_frame(1))
+        raw.socket.sendall(goes.read())
+        found = b""
+        while len(found) < 4:
+            came.write(raw.socket.recv(65536))
+            with suppress(ssl.SSLWantReadError):
+                found += tls.read(65536)
+    assert found[4:8] == struct.pack(">i", 7)
+
+
+@pytest.mark.needs("openssl")
+def test_batches_that_come_with_the_end_of_a_tls_connection_are_appended(certificate):
+    kafka = KafkaBroker()
+    with _without_errors(certificate, kafka) as raw:
+        log = kafka.broker.create_topic("orders").partition(0)
+        tls, _, goes = _shaken(raw)
+        tls.write(3 * AT_ONCE * _frame(0))
+        _is_done(tls.unwrap)
+        raw.socket.sendall(goes.read())
+        until(lambda: log.next_offset == 3 * AT_ONCE)
+
+
+def _frame(acks):
+    """Return a Produce with its head."""
+    data = struct.pack(">hhih", PRODUCE.key, 8, 7, -1) + produce_of([batch_of([b"v"])], acks=acks)
+    return struct.pack(">i", len(data)) + data
+
+
+def _shaken(raw):
+    """Make a handshake but for the client's last part; return the connection, what comes, and what is to be sent."""
+    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = _client_tls().wrap_bio(came, goes)
+    while not _is_done(tls.do_handshake):
+        raw.socket.sendall(goes.read())
+        came.write(raw.socket.recv(65536))
+    return tls, came, goes
+
+
 @contextmanager
-def _without_errors(certificate):
+def _without_errors(certificate, kafka=None):
     """Give a connection to a broker with TLS, whose event loop must have reported no error at the end."""
-    kafka, found = KafkaBroker(), []
+    kafka, found = kafka or KafkaBroker(), []
     kafka._tls = _server_tls(certificate)
     with kafka:
         handler = kafka._loop.set_exception_handler

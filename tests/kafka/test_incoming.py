@@ -49,7 +49,7 @@ def taken(one):
 
 
 SIZES = st.integers(0, 100) | st.sampled_from([FIRST_BYTES - 20, FIRST_BYTES, 3 * FIRST_BYTES])
-PIECES = st.lists(st.integers(1, 30) | st.integers(1, 2 * FIRST_BYTES), min_size=1)
+PIECES = st.lists(st.integers(1, 30) | st.integers(1, 2 * FIRST_BYTES)).map(lambda some: [*some, FIRST_BYTES // 2])
 
 
 @settings(max_examples=100)

@@ -385,3 +385,18 @@ def test_the_next_sync_does_not_wait_until_the_server_has_answered(kafka: KafkaB
     finally:
         release.set()
     assert [answered(raw)[0] for _ in range(2)] == [1, 2]
+
+
+def test_nothing_is_read_any_more_after_a_bad_request_while_a_batch_waits(
+    kafka: KafkaBroker, storage: Held, raw: Raw
+) -> None:
+    send(raw, 1)
+    until(lambda: log_of(kafka).next_offset == 1)
+    raw.request(PRODUCE.key, VERSION, b"no request", 2)
+    [found] = kafka._listener._connections
+    until(lambda: found._ends)
+    assert found._is_paused
+    assert found._incoming.begun == 0
+    storage.gate.set()
+    assert answered(raw)[0] == 1
+    assert raw.response() == b""

@@ -87,3 +87,39 @@ def test_a_cancelled_one_may_still_wait_while_it_ends():
         assert ended
 
     asyncio.run(check())
+
+
+def test_one_that_is_cancelled_before_it_goes_on_ends_in_order():
+    async def check():
+        ended = []
+
+        async def work():
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                await asyncio.sleep(0)
+                ended.append(True)
+
+        rest = asyncio.create_task(begin(work()))
+        rest.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await rest
+        assert ended
+
+    asyncio.run(check())
+
+
+def test_one_that_is_closed_is_ended_there():
+    ended = []
+
+    async def check():
+        async def work():
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                ended.append(True)
+
+        begin(work()).close()
+
+    asyncio.run(check())
+    assert ended

@@ -72,8 +72,9 @@ class Connection(asyncio.BufferedProtocol):
         self.loop = asyncio.get_running_loop()
         self._now: _Work | None = None  # what ends before another request is taken
         self._waiting: deque[_Work] = deque()  # each a Produce, in the order of their answers
-        self._is_made = self._is_lost = self._is_paused = False
-        self._ends = False
+        self._is_made = self._is_lost = self._is_paused = self._is_queued = False
+        self._ends = False  # nothing more is read
+        self._turn = AT_ONCE
         self._moved_at = self._began_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -96,9 +97,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.connections.add(self)
         self._watch()
+        self._go_on()  # with TLS, bytes may have come before
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's contract
-        """Release everything, with a Produce after its end."""
+        """Release everything, after each Produce that has come."""
         if not self._is_made:  # its TLS handshake has failed
             return
         self._is_lost = True
@@ -106,34 +108,43 @@ class Connection(asyncio.BufferedProtocol):
             if handle is not None:
                 handle.cancel()
         self._writable.set()
-        if self._now is not None and not self._now.appends:
-            if self._now.task is not None:
-                self._now.task.cancel()
+        if self._now is not None and not self._now.appends and self._now.task is not None:
+            self._now.task.cancel()
             self._now = None
-        if self._now is None:
-            self._incoming.forget()
-        self._release()
+        self._go_on()
 
     @property
     def _is_busy(self) -> bool:
-        return self._now is not None or bool(self._waiting)
+        return self._now is not None or bool(self._waiting) or self._is_queued
 
-    def _release(self) -> None:
+    @property
+    def _is_over(self) -> bool:
+        return self._ends or self._is_lost or self._transport.is_closing()
+
+    def _end(self) -> None:
+        """Drop what is not answered any more, and close the connection when nothing is under way."""
+        self._incoming.drop()
+        if self._now is None:
+            self._incoming.release()
         if self._is_busy:
             return
-        self.connections.discard(self)
-        forget_ahead(self.sender)
-        self._incoming.forget()
+        if self._is_lost:
+            self.connections.discard(self)
+            forget_ahead(self.sender)
+        else:
+            self._transport.close()
 
     def _watch(self) -> None:
         """Close a connection whose request does not go on, or that has been idle for long; look again later."""
-        now, seconds = self.loop.time(), self._limits.idle_seconds
-        begun = self._incoming.begun
-        if self._now is None and begun and not self._ends:
+        now, seconds, begun = self.loop.time(), self._limits.idle_seconds, self._incoming.begun
+        if self._ends and not self._is_busy:
+            if now - self._moved_at >= seconds:
+                self._drop("it does not read its response")
+                return
+        elif self._now is None and begun and not self._ends:
             slow = begun < (now - self._began_at - seconds) * self._limits.body_rate
             if now - self._moved_at >= seconds or slow:
                 self._refuse("a request does not arrive")
-                return
         elif not self._is_busy and now - self._moved_at >= IDLE_CONNECTION_SECONDS:
             self._transport.close()
             return
@@ -145,11 +156,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, why: str) -> None:
         """Close the connection because of a request, after the answers to those before it."""
-        if self._waiting:
-            LOG.warning("the connection from %s will be closed: %s", self.sender.host, why)
-            self.close()
-        else:
-            self._drop(why)
+        LOG.warning("the connection from %s was closed: %s", self.sender.host, why)
+        self.close()
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -163,19 +171,28 @@ class Connection(asyncio.BufferedProtocol):
         if not self._incoming.begun:
             self._began_at = self._moved_at
         self._incoming.arrived(nbytes)
-        self._go_on()
+        if self._is_made:
+            self._go_on()
 
     def eof_received(self) -> bool:
         """Close the connection, after the responses that are under way unless it has TLS, which cannot wait."""
         if not self._is_made:
             return False
-        self.close()
+        self._ends = True
+        self._go_on()
         return self._is_busy and self._transport.get_extra_info("ssl_object") is None
 
     def _go_on(self) -> None:
-        """Take some of the requests that have come, one after another, and read on when none is left."""
-        for _ in range(AT_ONCE):
-            if self._now is not None or self._ends or self._transport.is_closing():
+        """Take the requests that have come, one after another, and read on when none is left.
+
+        When nothing more is read, each Produce that has come is still appended.
+        """
+        while self._now is None:
+            if not self._turn:
+                self._queue()
+                return
+            if self._is_over and not self._incoming.has_whole(PRODUCE.key):
+                self._end()
                 return
             try:
                 request = self._incoming.take()
@@ -183,19 +200,30 @@ class Connection(asyncio.BufferedProtocol):
                 self._refuse(str(error))
                 return
             if request is not None:
+                self._turn -= 1
                 self._answer(request)
             elif self._incoming.room:
                 self._run(_Work(appends=False), self._wait_for_room())
             else:
                 self._read(True)
                 return
-        self._read(False)  # other connections have their turn
-        self.loop.call_soon(self._go_on)
+
+    def _queue(self) -> None:
+        """Let other connections have their turn."""
+        self._read(False)
+        if not self._is_queued:
+            self._is_queued = True
+            self.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_queued, self._turn = False, AT_ONCE
+        self._go_on()
 
     def _read(self, wanted: bool) -> None:
         """Read from the socket, or leave in it what comes."""
         if self._is_paused is wanted:
             self._is_paused = not wanted
+            self._began_at = self.loop.time()
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
     async def _wait_for_room(self) -> None:
@@ -207,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- answering ------------------------------------------------------------------------------------------------
 
     def _answer(self, request: memoryview) -> None:
-        self._began_at = self._moved_at  # of what has followed it
+        self._began_at = self.loop.time()  # of what has followed it
         work = _Work(appends=int.from_bytes(request[:2], "big") == PRODUCE.key)
         answering = self._answered(work, request)
         del request  # a Produce releases the memory of its request before its end
@@ -220,8 +248,10 @@ class Connection(asyncio.BufferedProtocol):
         if work.appends:
             try:
                 rest = begin(doing)
-            except Exception as error:  # noqa: BLE001 - as in a task
+            except BaseException as error:
                 self._ended(work, error)
+                if not isinstance(error, Exception | asyncio.CancelledError):
+                    raise
                 return
         if rest is None:
             self._ended(work, None)
@@ -236,22 +266,19 @@ class Connection(asyncio.BufferedProtocol):
             self._ended(work, asyncio.CancelledError())
         else:
             self._ended(work, task.exception())
-        if not self._is_lost:
-            self._go_on()
+        self._turn = AT_ONCE
+        self._go_on()
 
     def _ended(self, work: _Work, error: BaseException | None) -> None:
         if work is self._now:
             self._now = None
         elif work in self._waiting:
             self._waiting.remove(work)
-        if self._is_lost:
-            self._release()
         if error is not None:
             if not isinstance(error, asyncio.CancelledError):
                 LOG.error("a request of %s failed", self.sender.host, exc_info=error)
+            self._incoming.drop()
             self._transport.abort()
-        elif self._ends and not self._is_busy:
-            self._transport.close()
 
     def _take_next(self, work: _Work) -> None:
         """Take the next request while one waits, unless many do."""
@@ -261,7 +288,7 @@ class Connection(asyncio.BufferedProtocol):
         self._now = None
         self._incoming.release()
         if work.task is not None:  # else the caller of `_run` goes on
-            self.loop.call_soon(self._go_on)
+            self._queue()
 
     async def _answered(self, work: _Work, request: memoryview) -> None:
         """Answer a request, after the one before."""
@@ -305,15 +332,11 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
 
     def close(self) -> None:
-        """Close the connection, after the responses that are under way. A second call does nothing."""
-        if self._ends:
-            return
+        """Close the connection, after the responses that are under way; what else has come is dropped."""
         self._ends = True
-        if not self._is_busy:
-            self._transport.close()
-        elif self._now is None:
+        if self._is_made:
             self._read(False)
-            self._incoming.forget()
+            self._end()
 
     def abort(self) -> None:
         """Close the connection at once."""

@@ -73,6 +73,13 @@ class Incoming:
             self._begin(size)
         return self._taken()
 
+    def has_whole(self, key: int) -> bool:
+        """Whether all of the next request has come, and it is of a kind."""
+        if self._buffer is not None or len(self._come) < HEAD.size:
+            return False
+        length, found, _ = HEAD.unpack_from(self._come)
+        return bool(found == key and HEAD.size <= length <= len(self._come) - LENGTH_BYTES)
+
     def _size_of(self, data: memoryview) -> int:
         length, key, _ = HEAD.unpack_from(data)
         most = self._limits.batch_bytes + HEAD_SPACE if key == PRODUCE.key else SMALL_REQUEST_BYTES
@@ -107,20 +114,21 @@ class Incoming:
         """Wait until the server has `room`; return whether it had in time."""
         if not await self._claim.wait(self.room, self._limits.idle_seconds):
             return False
-        self._enlarge(self.room)
+        if self._buffer is not None:  # it has not been dropped meanwhile
+            self._enlarge(self.room)
         self.room = 0
         return True
 
     def _enlarge(self, room: int) -> None:
+        assert self._buffer is not None  # noqa: S101 - a request has begun
         buffer = bytearray(room)  # the present one may still be lent to the transport
-        buffer[: self._got] = memoryview(self._buffer or b"")[: self._got]
+        buffer[: self._got] = memoryview(self._buffer)[: self._got]
         self._buffer = buffer
 
     def release(self) -> None:
         """Release the memory of the request that was taken last."""
         self._claim.close()
 
-    def forget(self) -> None:
-        """Release everything."""
-        self._buffer, self._come, self.room = None, NOTHING, 0
-        self.release()
+    def drop(self) -> None:
+        """Drop what has come and was not taken."""
+        self._buffer, self._come = None, NOTHING

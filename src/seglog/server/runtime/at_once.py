@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
-from functools import partial
-from typing import Any, Generic, TypeVar
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
@@ -18,31 +17,38 @@ def begin(work: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result] | No
         waits = work.send(None)
     except StopIteration:
         return None
-    return _rest(work, waits)
+    return _Rest(work, waits)
 
 
-async def _rest(work: Coroutine[Any, Any, Result], waits: Any) -> Result:
-    return await _Rest(work, waits)
-
-
-class _Rest(Generic[Result]):
-    """Goes on with a coroutine that waits, as `await` does with one that has not begun."""
+class _Rest(Coroutine[Any, Any, Result]):
+    """A coroutine that has begun: it first yields again what it waits for, then goes on."""
 
     def __init__(self, work: Coroutine[Any, Any, Result], waits: Any) -> None:
         self._work = work
         self._waits = waits
+        self._has_begun = False
 
-    def __await__(self) -> Generator[Any, Any, Result]:
-        waits = self._waits
-        while True:
-            try:
-                sent = yield waits
-            except BaseException as error:  # noqa: BLE001 - a cancellation, which the coroutine handles
-                step = partial(self._work.throw, error)
-            else:
-                step = partial(self._work.send, sent)
-            try:
-                waits = step()
-            except StopIteration as end:
-                result: Result = end.value
-                return result
+    def send(self, value: Any) -> Any:
+        """Go on."""
+        if self._has_begun:
+            return self._work.send(value)
+        self._has_begun = True
+        return self._waits
+
+    def throw(self, *raised: Any) -> Any:
+        """Raise an error in it."""
+        self._has_begun = True
+        return self._work.throw(*raised)
+
+    def close(self) -> None:
+        """End it."""
+        self._work.close()
+
+    def __await__(self) -> _Rest[Result]:
+        return self
+
+    def __iter__(self) -> _Rest[Result]:
+        return self
+
+    def __next__(self) -> Any:
+        return self.send(None)
