@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
@@ -32,6 +32,10 @@ BATCH = 1000
 SYNCS_TIMES = 4  # as many durable calls per repeat, so that the slowest of a thousand is among all of them
 SHARES = (("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9))
 SINGLE_AIMS = {RAW: 0.95, RAFT_WAL: 0.9}
+DURABLE = {
+    "single append, synced, 100 B": seglog.LogConfig(flush_records=1),
+    "single append, synced, space allocated, 100 B": seglog.LogConfig(flush_records=1, allocate_bytes=1024 * 1024),
+}
 
 
 def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
@@ -59,31 +63,33 @@ class _Case:
 
     def singles(self, peers: Sequence[Program]) -> Iterator[Figure]:
         """Append one record after another, each synced; also the slow calls among them, as seconds per call."""
-        ours: list[Ran] = []
-        theirs: dict[str, list[Ran]] = {one.name: [] for one in peers}
-        sides: list[Side] = [partial(self._kept, ours, self._single)]
+        runs: dict[str, list[Ran]] = {name: [] for name in (*DURABLE, *(one.name for one in peers))}
+        sides: list[Side] = [
+            partial(self._kept, runs[name], partial(self._single, config)) for name, config in DURABLE.items()
+        ]
         for one in peers:
             size = VALUE_BYTES + HEAD_BYTES * isinstance(one, RawProgram)
-            sides.append(partial(self._kept, theirs[one.name], partial(self._appended, one, size, self._syncs, 1)))
-        mine, *others = in_rounds(sides, repeats=self._repeats)
-        for one, seconds in zip(peers, others, strict=True):
-            yield Figure(
-                name="single append, synced, 100 B",
-                against=one.name,
-                ours=mine,
-                other=seconds,
-                work=self._syncs,
-                unit="call",
-                aim=SINGLE_AIMS.get(one.name),
-            )
-        for share, percent in SHARES:
+            sides.append(partial(self._kept, runs[one.name], partial(self._appended, one, size, self._syncs, 1)))
+        seconds = dict(zip(runs, in_rounds(sides, repeats=self._repeats), strict=True))
+        for name in DURABLE:
+            for one in peers:
+                yield Figure(
+                    name=name,
+                    against=one.name,
+                    ours=seconds[name],
+                    other=seconds[one.name],
+                    work=self._syncs,
+                    unit="call",
+                    aim=SINGLE_AIMS.get(one.name),
+                )
+        for name, (share, percent) in product(DURABLE, SHARES):
             cut = partial(_percentile, percent)
             for one in peers:
                 yield Figure(
-                    name=f"single append, synced, 100 B, {share}",
+                    name=f"{name}, {share}",
                     against=one.name,
-                    ours=tuple(map(cut, ours[1:])),
-                    other=tuple(map(cut, theirs[one.name][1:])),
+                    ours=tuple(map(cut, runs[name][1:])),
+                    other=tuple(map(cut, runs[one.name][1:])),
                     work=1,
                     unit="call",
                 )
@@ -93,8 +99,8 @@ class _Case:
         runs.append(run())
         return runs[-1].seconds
 
-    def _single(self) -> Ran:
-        log, value = seglog.open(next(self._places), seglog.LogConfig(flush_records=1)), bytes(VALUE_BYTES)
+    def _single(self, config: seglog.LogConfig) -> Ran:
+        log, value = seglog.open(next(self._places), config), bytes(VALUE_BYTES)
         append, each, now = log.append, [], time.perf_counter
         with stopwatch() as watch:
             for _ in range(self._syncs):

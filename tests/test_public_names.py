@@ -160,6 +160,7 @@ def test_the_config_has_these_options() -> None:
         "open_segments_max",
         "retention",
         "compression",
+        "allocate_bytes",
     ]
     assert [field.name for field in fields(seglog.Retention)] == [
         "bytes",

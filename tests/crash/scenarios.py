@@ -16,6 +16,7 @@ from seglog.log.journal import read_file
 from seglog.log.repair.repair import repair_storage
 from seglog.log.staging import Stage
 from seglog.storage import Storage
+from seglog.testing.faulty import FaultyStorage
 from seglog.testing.ledger import Ledger, table
 from seglog.testing.power_loss import Step, ticking
 
@@ -23,6 +24,8 @@ SMALL = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64)
 ROOMY = seglog.LogConfig(segment_bytes=4096, index_interval_bytes=64)
 EACH = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64, flush_records=1)
 BUFFERED = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64, buffer_bytes=200)
+ALLOCATING = replace(ROOMY, flush_records=1, allocate_bytes=700)
+ALLOCATING_BUFFERED = replace(BUFFERED, allocate_bytes=400)
 EXPIRING = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(bytes=600))
 ROLLING = seglog.LogConfig(segment_bytes=512, retention=seglog.Retention(bytes=2000))
 KEYED = seglog.LogConfig(
@@ -91,6 +94,34 @@ def append_long(storage: Storage, ledger: Ledger) -> None:
 def append_each_durable(storage: Storage, ledger: Ledger) -> None:
     log = opened(storage, ledger)
     ledger.append(log, 12)
+
+
+def left_with_space(storage: Storage, ledger: Ledger) -> None:
+    """A process that died had allocated space."""
+    filled(ALLOCATING, 2)(storage, ledger)
+    dying = FaultyStorage(storage)
+    log = opened(dying, ledger)
+    ledger.append(log, 3)
+    dying.crash()
+
+
+def stop_allocating(storage: Storage, ledger: Ledger) -> None:
+    """The config does not name the space any more that the log has."""
+    log = opened(storage, ledger, replace(ALLOCATING, allocate_bytes=0))
+    ledger.append(log, 2)
+    ledger.close(log)
+    log = opened(storage, ledger)
+    ledger.append(log, 2)
+
+
+def allocate_again(storage: Storage, ledger: Ledger) -> None:
+    """The space that the log has is used; some writes are longer than that."""
+    log = opened(storage, ledger)
+    assert log.recovery.clean
+    ledger.append(log, size=900)
+    ledger.append_each(log, 3, size=300)
+    ledger.append_batch(log, 4)
+    ledger.append(log, 2)
 
 
 def append_buffered(storage: Storage, ledger: Ledger) -> None:
@@ -335,6 +366,14 @@ SCENARIOS = [
     Scenario("append across blocks", filled(ROOMY, 2), append_long),
     Scenario("append, each durable", filled(EACH, 2), append_each_durable),
     Scenario("append, buffered", filled(BUFFERED, 2), append_buffered),
+    Scenario("append, space allocated", filled(ALLOCATING, 2), append_and_sync),
+    Scenario("append, buffered, space allocated", filled(ALLOCATING_BUFFERED, 2), append_buffered),
+    Scenario("append and open again, space allocated", left_with_space, allocate_again),
+    Scenario("append a batch, space allocated", filled(ALLOCATING, 2), append_batch),
+    Scenario("append a stream, space allocated", filled(ALLOCATING, 2), append_stream),
+    Scenario("roll, space allocated", filled(replace(SMALL, allocate_bytes=400), 2), roll),
+    Scenario("truncate, space allocated", filled(replace(SMALL, allocate_bytes=400), 14), truncate_to(0.4)),
+    Scenario("stop allocating", left_with_space, stop_allocating),
     Scenario("append for many callers", filled(SMALL, 2), append_for_many),
     Scenario("append for many callers, each durable", filled(EACH, 2), append_for_many),
     Scenario("append a stream", filled(ROOMY, 2), append_stream),
@@ -374,7 +413,7 @@ SCENARIOS = [
 
 # --- any operations, in any order ----------------------------------------------------------------------------------
 
-CONFIGS = [SMALL, ROOMY, EACH, BUFFERED, EXPIRING, KEYED, COMPRESSED, COMPRESSED_KEYED]
+CONFIGS = [SMALL, ROOMY, EACH, BUFFERED, EXPIRING, KEYED, COMPRESSED, COMPRESSED_KEYED, ALLOCATING, ALLOCATING_BUFFERED]
 
 
 def any_steps(config: seglog.LogConfig, seed: int, calls: int = 7) -> Step:

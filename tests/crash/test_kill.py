@@ -47,6 +47,7 @@ def draw_round(draw: random.Random, path: Path) -> dict[str, Any]:
         "flush_records": draw.choice([None, 1, 5]),
         "delete_retention": draw.choice([0, 3600]),
         "dedupe_bytes": draw.choice([1024, 2**20]),
+        "allocate_bytes": draw.choice([0, 500, 2**16]),
     }
 
 

@@ -175,10 +175,10 @@ class Counts(Counter[str]):
         self.update(acknowledged=counted["acknowledged"])
 
 
-def count_calls(zygote: Zygote, root: Path) -> Counter[str]:
+def count_calls(zygote: Zygote, root: Path, **more: Any) -> Counter[str]:
     """Return how many calls of each kind the story makes when nothing goes wrong."""
     root.mkdir(exist_ok=True)
-    story = Story(zygote, root, [])
+    story = Story(zygote, root, [], **more)
     assert story.ledger.counts["refused"] == 0
     calls = story.calls()
     story.check()
@@ -198,6 +198,7 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
                 "seed": draw.random(),
                 "story": draw.sample(STORY, len(STORY)),
                 "flush_records": draw.choice([1, 4, None]),
+                "allocate_bytes": draw.choice([0, 700]),
             }
             counts.run(zygote, root / f"{seed}-{number}", case, name, draw.randint(1, healthy[name]), **more)
     return dict(counts)
@@ -206,6 +207,21 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def healthy(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
     return count_calls(zygote, tmp_path_factory.mktemp("healthy"))
+
+
+@pytest.mark.parametrize(
+    "case", ["syncs fail", "killed at syncs", "writes fail without space", "killed at writes", "reads fail"]
+)
+def test_whichever_call_goes_wrong_with_space_allocated_nothing_acknowledged_is_lost(
+    case: str, zygote: Zygote, tmp_path: Path, tell: Tell
+) -> None:
+    more = {"allocate_bytes": 700}
+    healthy, counts = count_calls(zygote, tmp_path / "healthy", **more), Counts()
+    for name in CASES[case].calls.split(","):
+        for n in range(1, healthy[name] + 1, 2 * CASES[case].step):
+            counts.run(zygote, tmp_path / f"{name}-{n}", CASES[case], name, n, **more)
+    assert counts["runs"] > 0
+    tell("strace", scenario=f"{case}, space allocated", **counts)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -28,6 +28,7 @@ BAD_CONFIG: dict[str, list[object]] = {
     "open_segments_max": [0, -1, 1.5, None],
     "retention": [None, {"bytes": 5}, 5],
     "compression": ["gzip", "", "ZSTD", None, 1, []],
+    "allocate_bytes": [-1, 2**20 + 1, 1.0, None, "64 KiB"],
 }
 
 BAD_RETENTION: dict[str, list[object]] = {
@@ -116,6 +117,7 @@ EVERYTHING = LogConfig(
     initial_offset=40,
     open_segments_max=3,
     retention=Retention(bytes=10**6, age=86400, compact=True, delete_retention=5, max_compaction_lag=9.5),
+    allocate_bytes=500,
 )
 
 
@@ -283,6 +285,7 @@ def test_a_duration_that_no_clock_can_hold_is_refused_before_it_is_stored(value:
 )
 def test_a_size_or_count_of_any_kind_that_cannot_be_is_refused_by_its_name(value: Any) -> None:
     names = ["segment_bytes", "index_interval_bytes", "buffer_bytes", "initial_offset", "open_segments_max"]
+    names += ["allocate_bytes"]
     names += [] if value is None else ["segment_overflow_bytes", "flush_records"]
     for name in names:
         with pytest.raises(ConfigError, match=name):

@@ -53,7 +53,9 @@ def joined(blocks: list[Block]) -> dict[str, Any]:
 
 def both(made: Any, position: int, expected: int, end: int) -> tuple[dict[str, Any], dict[str, Any]]:
     arguments = (made.store, made.rules, position, end, expected, MarkBuilder(64))
-    return joined(list(surveys._by_walk(*arguments))), joined(list(surveys._by_kernel(*arguments)))
+    scanned = joined(list(surveys._by_kernel(*arguments)))
+    assert joined(list(surveys._by_windows(*arguments))) == scanned, "reading finds what mapping does"
+    return joined(list(surveys._by_walk(*arguments))), scanned
 
 
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "with gaps"])

@@ -83,6 +83,13 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "the codec of sealed segments: a server applies it by itself, else `seglog compress` does; default none",
     ),
     (
+        "--allocate-bytes",
+        "allocate_bytes",
+        parse_size,
+        "SIZE",
+        "write zeros of this size ahead of single appends, such as 1MiB: syncs after each are faster; default 0",
+    ),
+    (
         "--retention-bytes",
         "retention.bytes",
         parse_size,

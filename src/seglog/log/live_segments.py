@@ -336,8 +336,11 @@ class LiveSegments:
         self.cache.drop(gone)
         entry = self.catalog.current.active
         if entry != self.active.entry:  # the old store was retired: appends must go to the new one
-            recovery = TailRecovery(self._storage, entry, self.config.index_interval_bytes)
-            self.active = recovery.run(self.config.buffer_bytes, self.segment_bytes)
+            config = self.config
+            recovery = TailRecovery(
+                self._storage, entry, config.index_interval_bytes, allocates=config.allocate_bytes > 0
+            )
+            self.active = recovery.run(config.buffer_bytes, self.segment_bytes, config.allocate_bytes)
         self._show()
 
     # --- the next active segment --------------------------------------------------------------------------------
@@ -372,6 +375,7 @@ class LiveSegments:
                 interval=self.config.index_interval_bytes,
                 buffer_bytes=self.config.buffer_bytes,
                 segment_bytes=self.segment_bytes,
+                allocate_bytes=self.config.allocate_bytes,
             )
             must_sync(self._storage.sync_directory)
             self.catalog.install(manifest)

@@ -300,8 +300,9 @@ class _Opening:
         manifest = self._manifest()
         wanted = self._wanted_config(manifest.config)
         self._check_sealed(manifest.segments[:-1])
-        recovery = TailRecovery(self.storage, manifest.active, wanted.index_interval_bytes)
-        active = recovery.run(wanted.buffer_bytes, wanted.segment_bytes)
+        allocates = wanted.allocate_bytes > 0 or manifest.config.allocate_bytes > 0
+        recovery = TailRecovery(self.storage, manifest.active, wanted.index_interval_bytes, allocates=allocates)
+        active = recovery.run(wanted.buffer_bytes, wanted.segment_bytes, wanted.allocate_bytes)
         self.events += recovery.events
         next_file = self._set_orphans_aside(manifest)
         remove_own(self.storage)

@@ -273,6 +273,7 @@ class WriterState:
             with suppress(StorageError):  # the disk is still full, and nothing was appended: see Catalog.begin_epoch
                 live.note_epoch()
                 live.active.mark_durable(live.active.next_offset)
+                live.active.give_back()
         elif not live.settled and self.phase is not Phase.INHERITED:
             live.active.rescue()
 

@@ -14,6 +14,7 @@ fails as well, the log is poisoned. Index files are derived: an error while writ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -38,6 +39,7 @@ from seglog.format.store import HEADER_BYTES, StoreHeader
 from seglog.parallel.calls import Ahead
 from seglog.record import Headers
 from seglog.segment.active_files import ActiveFiles
+from seglog.segment.allocated import write_zeros
 from seglog.segment.batches import Encoder, Encoding
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
@@ -81,9 +83,12 @@ class ActiveSegment:
         lookup: DenseLookup | SparseLookup,
         next_offset: int,
         size: int,
+        allocated: int = 0,
         buffer_bytes: int = 0,
         segment_bytes: int = MAX_STORE_BYTES,
+        allocate_bytes: int = 0,
     ) -> None:
+        """allocated: up to this position the store holds zeros after its records."""
         self.entry = entry
         self.tally = tally
         self.next_offset = next_offset
@@ -99,6 +104,8 @@ class ActiveSegment:
         self._published = next_offset  # the last `reader.next_offset`; poisoning may reduce that, but not this
         self._buffer_bytes = min(buffer_bytes, HELD_MOST_BYTES)
         self._segment_bytes = segment_bytes
+        self._allocated = allocated
+        self._allocate_bytes = allocate_bytes
         self._hold_most = self._may_hold()
         self._rules: Rules = rules_of(entry)
         self.reader = SegmentReader(
@@ -121,6 +128,7 @@ class ActiveSegment:
         interval: int,
         buffer_bytes: int = 0,
         segment_bytes: int = MAX_STORE_BYTES,
+        allocate_bytes: int = 0,
     ) -> ActiveSegment:
         """Begin with an empty store that `create_segment` made."""
         index = storage.create(entry.name(filename.INDEX), replace=True)
@@ -136,6 +144,7 @@ class ActiveSegment:
             size=HEADER_BYTES,
             buffer_bytes=buffer_bytes,
             segment_bytes=segment_bytes,
+            allocate_bytes=allocate_bytes,
         )
 
     @property
@@ -181,6 +190,8 @@ class ActiveSegment:
                 return
         relative = offset - self.entry.base_offset
         parts, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, self.entry.salt)
+        if self._allocate_bytes and self._written + length > self._allocated:
+            self._allocate(self._written + length)
         self.settled = False
         try:
             if length < JOIN_BELOW:
@@ -219,6 +230,8 @@ class ActiveSegment:
     def _write_rows(self, cells: list[Any]) -> None:
         """Write rows that follow the published ones; after an error nothing of them remains in the store."""
         data, block = self._encoded(cells)
+        if self._allocate_bytes and block.position > self._allocated:
+            self._allocate(block.position)
         self.settled = False
         self._write_last(data, self.reader.size)
         self.tally.absorb(block)
@@ -235,6 +248,8 @@ class ActiveSegment:
         """Append records encoded for this segment, of these entries and figures; after an error nothing of them
         remains.
         """
+        if self._allocate_bytes and block.position > self._allocated:
+            self._allocate(block.position)
         self.settled = False
         self._write_last(data, self._written)
         self.tally.absorb(block)
@@ -275,11 +290,36 @@ class ActiveSegment:
         if self._written - self._indexed_size >= INDEX_EVERY_BYTES:
             self.write_index()
 
+    def _allocate(self, end: int) -> None:
+        """Write zeros after the last record, to beyond position `end`, unless the record there needs more space.
+
+        They are no change of the log, and no append depends on them: after an error, such as a full disk, the space is
+        given back, and the rest of the segment grows with its records.
+        """
+        stop = min(self._written + self._allocate_bytes, self._segment_bytes)
+        if stop < end:
+            return
+        try:
+            write_zeros(self._files.store, max(self._written, self._allocated), stop)
+            self._allocated = stop
+        except StorageError:
+            self._allocate_bytes = self._allocated = 0
+            with suppress(StorageError):
+                self._files.store.truncate(self._written)
+
+    def give_back(self) -> None:
+        """Cut the space that is allocated and not used. After an error it stays, as after a crash."""
+        if self._allocated > self._written:
+            with suppress(StorageError):
+                self._files.store.truncate(self._written)
+                self._allocated = 0
+
     def _roll_back(self) -> None:
         """Cut what a failed write left; if that fails, nothing more can be acknowledged."""
         if getattr(self._files.store, "suspended", False):  # it could not be opened again, so nothing was written
             self.settled = True
             return
+        self._allocated = 0
         try:
             self._files.store.truncate(self.reader.size)
             self.datasync()
@@ -474,6 +514,7 @@ class ActiveSegment:
     def seal(self, sealed_at: int) -> SegmentEntry:
         """Write and sync everything, write the lookups, and return the entry of the sealed segment."""
         self.write_buffer()
+        self.give_back()
         self.datasync()
         self._flush_entries()
         self._write_durable_count(self.next_offset)

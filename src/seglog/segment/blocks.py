@@ -260,7 +260,8 @@ class PositionedMemory:
         passed = start - start % mmap.PAGESIZE
         if passed:
             self.bytes.madvise(mmap.MADV_DONTNEED, 0, passed)
-        self.bytes[start:stop] = self._store.pread(stop - start, start)
+        data = self._store.pread(max(stop - start, 0), start)  # fewer if the store was cut meanwhile
+        self.bytes[start : start + len(data)] = data
 
 
 # --- finding the blocks ---------------------------------------------------------------------------------------------

@@ -123,7 +123,9 @@ class ActiveFollower:
     def _believe(self, synced: int) -> None:
         """Show the records that the durable count covers, although the index does not lead to the last one."""
         base = self.entry.base_offset
-        entries = dense_entries(self._store, self._rules, end=self._store.size(), next_offset=base + synced)
+        entries = dense_entries(
+            self._store, self._rules, end=self._store.size(), next_offset=base + synced, is_written=True
+        )
         sound = [(base + number, place) for number, place in enumerate(DENSE_ENTRY.iter_unpack(entries)) if place[1]]
         self._last = sound[-1] if sound else None
         size = sum(self._last[1][1:]) if self._last is not None else HEADER_BYTES
@@ -166,7 +168,13 @@ class ActiveFollower:
         while (size := self._store.size()) > max(position, end):
             start, end = position, size
             for block in survey(
-                self._store, self._rules, position=position, end=end, expected=expected, marks=self._marks
+                self._store,
+                self._rules,
+                position=position,
+                end=end,
+                expected=expected,
+                marks=self._marks,
+                is_written=True,
             ):
                 entries += block.entries
                 position, expected = block.position, block.next_offset

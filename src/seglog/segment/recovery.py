@@ -3,7 +3,9 @@
 1. The durable count of the index is the number of records that are known to be on the disk. It was written after their
    sync, and its check is bound to the store's salt. These records are never cut, and their offsets are never assigned
    again: if one does not verify, that is damage, and its neighbours stay.
-2. After them the first invalid record ends the log. The bytes cut are kept beside the store (`.torn`).
+2. After them the first invalid record ends the log. The bytes cut are kept beside the store (`.torn`). Zeros alone are
+   no such bytes if the log allocates space: they stay, and records are written over them. A log that allocates no more
+   cuts them without a report.
 3. Records accepted after the durable ones are written again in place and synced before they are served, because after
    a failed fsync the page cache may hold what the disk does not.
 
@@ -31,6 +33,7 @@ from seglog.format.index import (
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.segment.active import ActiveSegment
+from seglog.segment.allocated import holds_zeros
 from seglog.segment.index_rebuild import NewIndex, OldIndex
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.recovery_report import RecoveryEvent
@@ -53,7 +56,8 @@ class TailRecovery:
     The durable count stays then as it is, so that the next recovery finds the same, until `mark_durable`.
     """
 
-    def __init__(self, storage: Storage, entry: SegmentEntry, interval: int) -> None:
+    def __init__(self, storage: Storage, entry: SegmentEntry, interval: int, *, allocates: bool = False) -> None:
+        """allocates: whether the log allocates space, or did: zeros after the records are expected."""
         self.storage = storage
         self.entry = entry
         self.rules: Rules = rules_of(entry)
@@ -64,11 +68,14 @@ class TailRecovery:
         self.position = HEADER_BYTES
         self.events: list[RecoveryEvent] = []
         self.unsynced = False
+        self._allocates = allocates
         self._durable = 0
         self._old_index = OldIndex(storage, entry.name(filename.INDEX))
         self._index = NewIndex(self._old_index, dense=entry.dense)
 
-    def run(self, buffer_bytes: int = 0, segment_bytes: int = MAX_STORE_BYTES) -> ActiveSegment:
+    def run(
+        self, buffer_bytes: int = 0, segment_bytes: int = MAX_STORE_BYTES, allocate_bytes: int = 0
+    ) -> ActiveSegment:
         """Recover, and return the segment ready for appends."""
         if decode_header(self.store.pread(HEADER_BYTES, 0), self.store.path) is None:
             detail = "the store's header is damaged; the identity in the manifest is used instead"
@@ -82,8 +89,15 @@ class TailRecovery:
         self.unsynced = self.next_offset > entry.base_offset + durable or self.position < self.size
         self._rewrite_accepted(durable)
         if self.position < self.size:
-            self._cut_tail(reason or "the store ends before it")
-        return self._active(buffer_bytes, segment_bytes)
+            if not self._has_allocated():
+                self._cut_tail(reason or "the store ends before it")
+            elif not allocate_bytes:
+                self._cut()
+        return self._active(buffer_bytes, segment_bytes, allocate_bytes)
+
+    def _has_allocated(self) -> bool:
+        """Whether what follows the records is allocated space. It may also be a write that was lost, see `unsynced`."""
+        return self._allocates and holds_zeros(self.store, self.position, self.size)
 
     def _verifies(self, place: tuple[int, int, int], number: int) -> bool:
         _, length, position = place
@@ -106,12 +120,14 @@ class TailRecovery:
         return block.reason if block is not None else None
 
     def _blocks(self) -> Iterator[Block]:
-        stretch = {"position": self.position, "end": self.size, "expected": self.next_offset}
-        if not self.rules.dense or self.size - self.position < SPREAD_FROM_BYTES:
-            return survey(self.store, self.rules, **stretch, marks=self.tally.marks)
+        start, end, expected, marks = self.position, self.size, self.next_offset, self.tally.marks
+        if not self.rules.dense or end - start < SPREAD_FROM_BYTES:
+            return survey(self.store, self.rules, position=start, end=end, expected=expected, marks=marks)
         from seglog.segment.parallel_stats import survey_spread  # noqa: PLC0415 - short stores load no compiler
 
-        return survey_spread(self.store, self.rules, self._old_index, **stretch, marks=self.tally.marks)
+        return survey_spread(
+            self.store, self.rules, self._old_index, position=start, end=end, expected=expected, marks=marks
+        )
 
     def _pass_damage(self, durable: int, reason: str) -> str | None:
         """Leave a damaged durable record in place and continue after it; return why the records after it end.
@@ -174,9 +190,13 @@ class TailRecovery:
         """End the store after its last valid record; keep what is cut, unless it is only zeros."""
         kind, detail = self._name_tail(reason)
         kept = self._keep_torn(kind)
+        cut = self.size - self.position
+        self._cut()
+        self._report(kind, detail + kept, cut=cut)
+
+    def _cut(self) -> None:
         self.store.truncate(self.position)
         self.store.datasync()
-        self._report(kind, detail + kept, cut=self.size - self.position)
         self.size = self.position
 
     def _name_tail(self, reason: str) -> tuple[str, str]:
@@ -244,7 +264,7 @@ class TailRecovery:
             )
         )
 
-    def _active(self, buffer_bytes: int, segment_bytes: int) -> ActiveSegment:
+    def _active(self, buffer_bytes: int, segment_bytes: int, allocate_bytes: int) -> ActiveSegment:
         """Rewrite the index if it differs, and return the active segment."""
         entry, records = self.entry, self.next_offset - self.entry.base_offset
         self.tally.digest = self._index.digest
@@ -265,6 +285,8 @@ class TailRecovery:
             lookup=lookup,
             next_offset=self.next_offset,
             size=max(self.position, HEADER_BYTES),
+            allocated=self.size,
             buffer_bytes=buffer_bytes,
             segment_bytes=segment_bytes,
+            allocate_bytes=allocate_bytes,
         )

@@ -165,12 +165,14 @@ class _SealedFiles:
             write_derived(self.storage, self.entry.name(kind), data)
 
 
-def dense_entries(store: File, rules: Rules, *, end: int, next_offset: int) -> bytes:
-    """Return the packed dense entries of a store; all zero for damaged records."""
-    entries = bytearray()
+def dense_entries(store: File, rules: Rules, *, end: int, next_offset: int, is_written: bool = False) -> bytes:
+    """Return the packed dense entries of a store; all zero for damaged records. is_written: see `survey`."""
+    entries, marks = bytearray(), MarkBuilder(2**31)
     position, expected = rules.codec.header_bytes, rules.base_offset
     while expected < next_offset:
-        for block in survey(store, rules, position=position, end=end, expected=expected, marks=MarkBuilder(2**31)):
+        for block in survey(
+            store, rules, position=position, end=end, expected=expected, marks=marks, is_written=is_written
+        ):
             entries += block.entries
         if block.next_offset >= next_offset:
             break

@@ -126,14 +126,24 @@ class Tally:
         )
 
 
-def survey(store: File, rules: Rules, *, position: int, end: int, expected: int, marks: MarkBuilder) -> Iterator[Block]:
+def survey(
+    store: File,
+    rules: Rules,
+    *,
+    position: int,
+    end: int,
+    expected: int,
+    marks: MarkBuilder,
+    is_written: bool = False,
+) -> Iterator[Block]:
     """Yield the valid records of a stretch in blocks: at least one, and only the last one has a reason.
 
-    `marks` provides the interval and the state to continue from; it is not changed.
+    `marks` provides the interval and the state to continue from; it is not changed. is_written: another process may
+    write to the store and cut what follows its records, so that it must not be mapped.
     """
     how = _by_walk
     if end - position >= KERNEL_FROM_BYTES:
-        how = _by_windows if isinstance(store, BlockFile) else _by_kernel
+        how = _by_windows if is_written or isinstance(store, BlockFile) else _by_kernel
     yield from how(store, rules, position, end, expected, marks)
 
 

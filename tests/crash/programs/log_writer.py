@@ -63,6 +63,7 @@ def config_of(request: dict[str, Any]) -> LogConfig:
         segment_overflow_bytes=2048,
         open_segments_max=4,
         retention=kept,
+        allocate_bytes=request.get("allocate_bytes", 0),
     )
 
 

@@ -244,7 +244,9 @@ def _counted(entry: SegmentEntry, store: File, now: int, span: int = 0) -> Segme
     size, tally = store.size(), Tally(4096)
     position, expected, end = HEADER_BYTES, entry.base_offset, HEADER_BYTES
     while True:
-        for block in survey(store, rules, position=position, end=size, expected=expected, marks=tally.marks):
+        for block in survey(
+            store, rules, position=position, end=size, expected=expected, marks=tally.marks, is_written=True
+        ):
             tally.absorb(block)
             tally.digest.update(block.entries)
             end, expected = block.position, block.next_offset

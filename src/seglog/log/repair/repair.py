@@ -221,7 +221,9 @@ class Repair:
         """Return the active entry, or that of a new one if the old store is missing or was salvaged."""
         kind = self._kind(entry)
         if kind == "reindex":  # recovery rewrites the index of an active segment
-            active = TailRecovery(self.storage, entry, self.catalog.current.config.index_interval_bytes).run()
+            config = self.catalog.current.config
+            allocates = config.allocate_bytes > 0
+            active = TailRecovery(self.storage, entry, config.index_interval_bytes, allocates=allocates).run()
             active.mark_durable(active.next_offset)
         if kind not in ("drop", "salvage"):
             return entry

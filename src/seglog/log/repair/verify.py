@@ -30,6 +30,7 @@ from seglog.log.repair.file_identity import head_of
 from seglog.log.repair.rebuild_manifest import examine
 from seglog.log.repair.reports import Gap, Problem, VerifyReport
 from seglog.record import checked_callable
+from seglog.segment.allocated import holds_zeros
 from seglog.segment.blocks import BlockFile, header_of, plain_store
 from seglog.segment.resync import Found, find_record
 from seglog.segment.sealed import read_whole, rules_of
@@ -241,7 +242,15 @@ class SegmentCheck:
         position, expected, doubted = HEADER_BYTES, self.entry.base_offset, 0
         while position < end:
             reason = None
-            for block in survey(store, rules, position=position, end=end, expected=expected, marks=self.tally.marks):
+            for block in survey(
+                store,
+                rules,
+                position=position,
+                end=end,
+                expected=expected,
+                marks=self.tally.marks,
+                is_written=not self.entry.sealed,
+            ):
                 self.tally.absorb(block)
                 self._digest.update(block.entries)
                 self._compare_index(block.next_offset - block.records, bytes(block.entries))
@@ -256,7 +265,7 @@ class SegmentCheck:
                 continue
             found = find_record(store, rules, position=position + 1, end=end, least=expected + 1)
             if is_tail and (found is None or store.pread(HEAD_BYTES, position) == ZERO_HEAD):
-                self.tail_bytes = end - position
+                self.tail_bytes = 0 if holds_zeros(store, position, end) else end - position
                 break
             offset, lost = (expected, self._lost(expected, found)) if self.entry.dense else (None, 1)
             self._problem("record", reason, offset=offset, position=position, records=lost)

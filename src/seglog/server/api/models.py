@@ -131,6 +131,7 @@ class ConfigModel(Model):
     initial_offset: Annotated[int, Field(ge=0, le=2**62), WHOLE] | None = None
     open_segments_max: Annotated[int, Field(ge=1, le=2**20), WHOLE] | None = None
     compression: Compression | None = None
+    allocate_bytes: Annotated[int, Field(ge=0, le=2**20), WHOLE] | None = None
     retention: RetentionModel | None = None
 
     def config(self) -> LogConfig:
