@@ -25,6 +25,7 @@ INTERNAL = {
     "Uncopied": "a base class without calls",
     "Inheritable": "a base class without calls",
     "ReadableLog": "the part of Log that reads; annotate with Log",
+    "Decoder": "what a View decodes records with, for the package itself",
     "Manifest": "the catalog behind View, for the package itself",
     "SegmentReader": "what a View reads by, for the package itself",
     "SegmentEntry": "a line of the manifest, for the package itself",

@@ -12,6 +12,7 @@ from seglog.kafka.messages.core import FETCH
 from seglog.kafka.records.decode import decode, head_of
 from seglog.kafka.records.layout import LENGTH_FROM
 from seglog.kafka.requests import read_ahead
+from seglog.kafka.requests.partition_reads import COPIES
 from seglog.testing.kafka import KafkaBroker
 from tests.kafka.conftest import Raw, connected
 from tests.waiting import until
@@ -130,3 +131,14 @@ def test_another_position_or_size_is_read_anew(kafka: KafkaBroker) -> None:
         following = len(values(fetched(raw, 0)))
         assert values(fetched(raw, following + 5))[0] == b"%0100d" % (following + 5)
         assert len(values(fetched(raw, following + 5, SIZE // 4))) < following / 2
+
+
+def test_a_long_record_that_is_read_ahead_is_counted_as_a_whole(kafka: KafkaBroker) -> None:
+    long = 8_000_000
+    kafka.broker.create_topic("long", partitions=1)
+    kafka.broker.topic("long").append_batch(pa.table({"value": [b"short", bytes(long)]}), partition=0)
+    with connected(kafka.address) as raw:
+        place = {"partition": 0, "fetch_offset": 0, "current_leader_epoch": -1, "partition_max_bytes": 64}
+        topics = [{"topic": "long", "partitions": [place]}]
+        raw.ask(FETCH, 11, {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 2**30, "topics": topics})
+        assert kafka._services.memory.held["answers"] >= COPIES * long

@@ -312,7 +312,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.writelines(parts)
                 del parts
                 if call is not None and call.sent is not None:
-                    call.sent()
+                    sent, call.sent = call.sent, None
+                    sent()
                 await self._writable.wait()
         finally:
             if call is not None:

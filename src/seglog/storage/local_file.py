@@ -164,7 +164,7 @@ class LocalFile(Uncopied):
         try:
             mapped = mapping.map_file(descriptor, size)
         except (OSError, ValueError) as error:  # ValueError: the number belongs to an empty file
-            if suspensions != self._suspensions:
+            if suspensions != self._suspensions or self.size() < size:  # or it was cut, which later Pythons refuse
                 return self.map()
             if isinstance(error, OSError):
                 raise storage_error(error, self.path) from error

@@ -97,7 +97,9 @@ async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
 
 def _is_enough(wanted: list[Wanted], least: int) -> bool:
     """Whether a request need not wait: `least` bytes can be read, or there is an error."""
-    return any(one.log is None for one in wanted) or sum(map(available, wanted)) >= least
+    if any(one.log is None for one in wanted) or sum(map(available, wanted)) >= least:
+        return True
+    return sum(size_of(one).available for one in wanted) >= least  # a long record counts as a whole
 
 
 def _still(one: Wanted) -> Wanted:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from seglog.errors import SeglogError
-from seglog.kafka.requests.partition_reads import COPIES, Found, Wanted, available, bounds_of, read_all
+from seglog.kafka.requests.partition_reads import COPIES, Found, Wanted, bounds_of, read_all, size_of
 from seglog.server.runtime.memory import Claim
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def forget_ahead(sender: Sender) -> None:
 
 def read_ahead(call: Call, one: Wanted, most: int) -> None:
     """Begin to read what follows of a partition, if it has a whole response more and there is memory."""
-    log, size, memory = one.log, available(one), call.services.memory
+    log, size, memory = one.log, size_of(one).available, call.services.memory  # a long record counts as a whole
     assert log is not None  # noqa: S101 - the caller has read it
     room = memory.share("answers") // SHARE - memory.held["answers"]
     if size < min(one.size, most) or COPIES * size > room:
