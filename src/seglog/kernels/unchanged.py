@@ -45,7 +45,7 @@ def is_same(path: int, inode: int, modified: int, size: int) -> Any:
     """
     answer = _answer()
     at = address_of(answer)
-    failed = _syscall(NUMBER, CURRENT_DIRECTORY, path, 0, WANTED, at)
+    failed = _syscall(NUMBER, CURRENT_DIRECTORY, path, 0, WANTED, at) if NUMBER >= 0 else -1
     if failed != 0 or load_u16(at + MODE) & FORMAT == DIRECTORY:
         return False
     changed = load_i64(at + MODIFIED) * NANOSECONDS + load_u32(at + MODIFIED + 8)
@@ -67,7 +67,7 @@ def file_sizes(directory: int, names: Input, sizes: Int64s) -> Any:
     answer = _answer()
     status, name = address_of(answer), address_of(names)
     for one in range(sizes.size):
-        failed = _syscall(NUMBER, directory, name, 0, WANTED, status)
+        failed = _syscall(NUMBER, directory, name, 0, WANTED, status) if NUMBER >= 0 else -1
         is_file = failed == 0 and load_u16(status + MODE) & FORMAT == REGULAR
         sizes[one] = load_i64(status + SIZE) if is_file else -1
         while load_u8(name) != 0:

@@ -252,6 +252,7 @@ class LiveSegments:
     def _cut(self, offset: int, history: dict[str, Any] | None) -> None:
         """Cut the segment that holds `offset`, drop the later ones."""
         self.active.write_buffer()
+        self.active.give_back()
         self.active.datasync()
         self.active.mark_durable(self.active.next_offset)
         self.active.write_marks()

@@ -36,7 +36,12 @@ class ManifestWatch:
         kernel, seen = self._kernel or self._loaded(), self.seen(identity)
         if kernel is None or seen is None:
             return bool(self._storage.identity(filename.MANIFEST) == identity)
-        return bool(kernel(*seen))
+        if kernel(*seen):
+            return True
+        is_same = bool(self._storage.identity(filename.MANIFEST) == identity)
+        if is_same:  # there is no statx(2) here, or a sandbox refuses it
+            self._path = None
+        return is_same
 
     def seen(self, identity: Any) -> Seen | None:
         """Return MANIFEST as a kernel compares it, which this object keeps valid; None if a kernel cannot."""

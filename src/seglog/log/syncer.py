@@ -48,13 +48,8 @@ class Syncer:
         due = self._flush_records
         return due is not None and next_offset - self._state.durability.durable_offset >= due
 
-    def wait_for(self, next_offset: int) -> None:
-        """Return once the records before `next_offset` survive power loss."""
-        self._state.refuse_reentry()
-        self._wait(next_offset)
-
     def _wait(self, next_offset: int) -> None:
-        """Do what `wait_for` does, after a change by this thread, which cannot be inside another call."""
+        """Return once the records before `next_offset` survive power loss; after a change by this thread."""
         state, me = self._state, get_ident()
         try:
             state.busy.add(me)

@@ -264,6 +264,7 @@ class WriterState:
             try:
                 if live.active.next_offset > self.durability.durable_offset:
                     live.active.write_buffer()
+                    live.active.give_back()
                     live.active.datasync()
                 live.catalog.ownership.check()
             except LogPoisoned as error:

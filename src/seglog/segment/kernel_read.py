@@ -28,9 +28,10 @@ _made = tuple.__new__  # makes a named tuple from its fields in half the time of
 def _loaded_kernel() -> Callable[..., Any] | None:
     """Return the kernel if another call has loaded it, and remember both."""
     global _kernel, _kernel_if  # noqa: PLW0603 - looked up once, not at each read
-    _kernel_if = loaded_kernel("point", "read_point_if")
-    _kernel = loaded_kernel("point", "read_point")
-    return _kernel
+    kernel = loaded_kernel("point", "read_point")
+    _kernel_if = loaded_kernel("point", "read_point_if")  # second: another thread may be loading them
+    _kernel = kernel
+    return kernel
 
 
 class PointReader:

@@ -23,6 +23,8 @@ from seglog.storage.local_file import LocalFile
 if TYPE_CHECKING:
     from seglog.segment.reader import SegmentReader
 
+AT_ONCE = 512  # records that one call of the kernel reads
+
 point.load()  # from now on single reads use these kernels, too
 unchanged.load()
 _made = tuple.__new__  # makes a named tuple from its fields in half the time of its class
@@ -40,7 +42,19 @@ def read_many(reader: SegmentReader, offsets: Any) -> Iterator[Record | None]:
 
 
 def _read_by_kernel(reader: SegmentReader, offsets: Any) -> list[Any]:
-    """Return the fields of each record, or None, and last the number of those that need more work."""
+    """Return the fields of each record, or None, and last the number of those that need more work.
+
+    A call holds the bytes of its records, and of gaps between them, until it has made their objects.
+    """
+    found: list[Any] = []
+    more = 0
+    for first in range(0, len(offsets), AT_ONCE):
+        found += _read_some(reader, offsets[first : first + AT_ONCE])
+        more += found.pop()
+    return [*found, more]
+
+
+def _read_some(reader: SegmentReader, offsets: Any) -> list[Any]:
     lookup, store, size = reader.lookup, reader.store, reader.size
     if not isinstance(lookup, DenseLookup) or not isinstance(store, LocalFile):
         return [*repeat(None, len(offsets)), len(offsets)]

@@ -91,7 +91,7 @@ class TailRecovery:
         if self.position < self.size:
             if not self._has_allocated():
                 self._cut_tail(reason or "the store ends before it")
-            elif not allocate_bytes:
+            elif self.size - self.position > allocate_bytes:  # which may be 0, or less than before
                 self._cut()
         return self._active(buffer_bytes, segment_bytes, allocate_bytes)
 

@@ -211,7 +211,7 @@ class LocalFile(Uncopied):
         """Return once data and size are on the disk; those of a suspended file are."""
         descriptor = self.descriptor
         if descriptor < 0:
-            if self.suspended:
+            if self._identity is not None:  # not `suspended`: another thread may open it again meanwhile
                 return
             # Python raises ValueError for a closed descriptor here, elsewhere EBADF
             raise StorageError(errno.EBADF, os.strerror(errno.EBADF), self.path)
