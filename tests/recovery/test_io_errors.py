@@ -120,7 +120,7 @@ def test_15_a_failed_sync_in_another_thread_stops_everybody_who_waits(faulty: Fa
     with pytest.raises(seglog.LogPoisoned):
         log.sync()
     with pytest.raises(seglog.LogPoisoned):
-        syncer_of(log).wait_for(1)  # a thread that waited meanwhile
+        syncer_of(log)._wait(1)  # a thread that waited meanwhile
 
 
 def test_15_close_after_a_failed_sync_gives_the_lock_back(scene: Any, faulty: FaultyStorage) -> None:
