@@ -341,7 +341,7 @@ def test_a_large_record_as_json_takes_little_memory_and_stops_nobody(big, path, 
             begun = time.monotonic()
             assert other.post("/records", content=b"meanwhile").status_code == 200
             slowest = max(slowest, time.monotonic() - begun)
-        assert (reading.result(), slowest < 0.5) == (200, True)
+        assert (reading.result(), slowest < 1.0) == (200, True)
     assert big.greatest_memory() - before < mapped + 64 * MIB
 
 
