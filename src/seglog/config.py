@@ -255,7 +255,7 @@ class LogConfig(_Fields):
         retention: Which records are deleted.
         compression: Codec of the sealed segments: "lz4", "zstd" or "none". `Log.compress` or a `Cleaner` applies it.
         allocate_bytes: Write zeros of this size, 0 to 1 MiB, ahead of single appends, so that a sync after each takes a
-            third less time. A store may be that much longer than its records.
+            fifth less time. A store may be that much longer than its records.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
