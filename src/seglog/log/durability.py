@@ -95,8 +95,7 @@ class Durability:
     def _takes(self, me: _Waiter) -> bool:
         """Whether this waiter leads; if not, wait for the result of the present leader."""
         with self._guard:
-            if self._failure is not None:
-                self._check()
+            self._check()
             if self.durable_offset >= me.next_offset:
                 return False
             if self._leader is None:
@@ -115,8 +114,7 @@ class Durability:
             cuts = self._cuts
         reached = sync_written()
         with self._guard:
-            if self._failure is not None:  # of another sync meanwhile, such as that of a roll
-                self._check()
+            self._check()  # another sync may have failed meanwhile, such as that of a roll
             if cuts == self._cuts and reached > self.durable_offset:  # else it may have been cut off meanwhile
                 self.durable_offset = reached
         return reached

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import OffsetOutOfRange, RecordTooLarge, SeglogError
 from seglog.kafka import codes
+from seglog.kafka.records.encode import MOST_BYTES
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import check_epoch, divergence
 from seglog.kafka.requests.partition_reads import COPIES, Found, Size, Wanted, available, read_all, size_of
@@ -18,7 +19,6 @@ from seglog.server.runtime.waiting import woken
 if TYPE_CHECKING:
     from seglog.log.log import Log
 
-MOST_BYTES = 2**31 - 1024  # of a record: a response's length has 31 bits
 WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
 
 

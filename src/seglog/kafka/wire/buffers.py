@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, NoReturn
 
 from seglog.errors import InvalidArgument
 
@@ -61,9 +61,14 @@ class Reader:
     def _advance(self, size: int) -> int:
         start = self.position
         if size < 0 or size > len(self.bytes) - start:
-            raise Malformed(f"the message ends at byte {len(self.bytes)}, within a field that begins at {start}")
+            refuse_end(len(self.bytes), start)
         self.position = start + size
         return start
+
+
+def refuse_end(end: int, start: int) -> NoReturn:
+    """Refuse a message that ends at `end`, within a field that begins at `start`."""
+    raise Malformed(f"the message ends at byte {end}, within a field that begins at {start}")
 
 
 def varint_at(data: memoryview, position: int) -> tuple[int, int]:

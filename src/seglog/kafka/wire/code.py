@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, NoReturn
 
-from seglog.kafka.wire.buffers import Malformed, Writer, varint_at
+from seglog.kafka.wire.buffers import Malformed, Writer, refuse_end, varint_at
 
 INDENT = "    "
 VARINT = "varint(data, at)"
@@ -25,7 +25,7 @@ class Code:
         self._lines: list[str] = []
         self._depth = 1
         self._numbers = count()
-        self._scope: dict[str, Any] = {"varint": varint_at, "null": _null, "short": _short, "too_many": _too_many}
+        self._scope: dict[str, Any] = {"varint": varint_at, "null": _null, "short": refuse_end, "too_many": _too_many}
 
     def add(self, *lines: str) -> None:
         """Add lines."""
@@ -117,10 +117,6 @@ class Code:
 
 def _null() -> NoReturn:
     raise Malformed("a field that must have a value is null")
-
-
-def _short(end: int, at: int) -> NoReturn:
-    raise Malformed(f"the message ends at byte {end}, within a field that begins at {at}")
 
 
 def _too_many(values: int, left: int) -> NoReturn:
