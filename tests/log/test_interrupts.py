@@ -92,7 +92,7 @@ def test_what_waited_to_be_written_at_an_interrupt_is_there_once_the_log_is_clos
     assert moment > 5, "nothing was interrupted at all"
 
 
-@pytest.mark.parametrize("within", ["active.py", "active_files.py", "lookup.py", "syncer.py", "writer_state.py"])
+@pytest.mark.parametrize("within", ["active_index.py", "active_files.py", "lookup.py", "syncer.py", "writer_state.py"])
 def test_an_interrupt_of_a_sync_leaves_a_log_that_is_right_or_refuses(within: str) -> None:
     moment, struck, poisoned = 0, True, 0
     while struck:

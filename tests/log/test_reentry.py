@@ -33,6 +33,7 @@ MODULES = (
     "appends/batch.py",
     "durability.py",
     "active.py",
+    "active_index.py",
     "live_segments.py",
     "appends/group.py",
     "catalog.py",

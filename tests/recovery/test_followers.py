@@ -109,8 +109,8 @@ def test_a_follower_starts_over_where_what_it_saw_was_undone(scene: Any, dense: 
             assert reader.next_offset == first
             active._written = active.reader.size = size  # as after a rollback
             active.next_offset = active.reader.next_offset = first
-            if active._dense is not None:
-                del active._dense.pending[-16:]
+            if active._index.dense is not None:
+                del active._index.dense.pending[-16:]
             for _ in range(5):
                 log.append(b"new")
             assert reader.next_offset == first + 5

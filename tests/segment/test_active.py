@@ -15,9 +15,8 @@ from seglog.errors import LogPoisoned, LogReadOnly, StorageError
 from seglog.format.codec import encode_headers
 from seglog.format.manifest import SegmentEntry
 from seglog.record import Record
-from seglog.segment import active as actives
-from seglog.segment import batches, write_buffer
-from seglog.segment.active import ActiveSegment, create_segment
+from seglog.segment import active_index, batches, write_buffer
+from seglog.segment.active import ActiveSegment, Growth, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.sealed import dense_entries, open_sealed
 from seglog.storage import MemoryStorage, Storage
@@ -30,7 +29,11 @@ def started(storage: Storage | None = None, *, dense: bool = True, buffer_bytes:
         storage.make(["tmp"])
     entry = SegmentEntry(base_offset=1000, file=1, salt=77, created=0, dense=dense)
     store = create_segment(storage, entry, log_id=5)
-    return ActiveSegment.start(storage, entry, store, interval=64, buffer_bytes=buffer_bytes)
+    return ActiveSegment.start(storage, entry, store, interval=64, growth=Growth(buffer_bytes))
+
+
+def storage_of(active: ActiveSegment) -> Storage:
+    return active._index._storage
 
 
 def add(active: ActiveSegment, records: list[Record]) -> None:
@@ -53,7 +56,7 @@ def add_batch(active: ActiveSegment, records: list[Record]) -> None:
 
 
 def files(active: ActiveSegment) -> dict[str, bytes]:
-    storage: Any = active._storage
+    storage: Any = storage_of(active)
     return {name: storage.open(name).pread(size, 0) for name, size in storage.sizes().items()}
 
 
@@ -110,8 +113,8 @@ def test_lookups_made_anew_are_those_that_were_written(workshop: Any, dense: boo
     entry, before = active.seal(9), files(active)
     for name in before:
         if not name.endswith(".store") and (dense or not name.endswith(".index")):
-            active._storage.unlink(name)
-    reader = open_sealed(active._storage, entry, interval=64, heal=True)
+            storage_of(active).unlink(name)
+    reader = open_sealed(storage_of(active), entry, interval=64, heal=True)
     assert [reader.read(record.offset) for record in records] == records
     reader.offset_at(0)
     assert files(active) == before
@@ -128,7 +131,7 @@ def test_a_recovered_segment_goes_on_as_if_nothing_had_happened(
     whole, crashed = started(dense=dense), started(dense=dense)
     add(whole, records)
     add(crashed, records[:cut])
-    recovery = TailRecovery(crashed._storage, crashed.entry, 64)
+    recovery = TailRecovery(storage_of(crashed), crashed.entry, 64)
     recovered = recovery.run()
     assert recovery.events == []
     add(recovered, records[cut:])
@@ -146,14 +149,14 @@ def test_entries_of_damaged_records_are_zero(workshop: Any) -> None:
 
 
 def test_an_index_is_written_now_and_then_though_nobody_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actives, "INDEX_EVERY_BYTES", 200)
+    monkeypatch.setattr(active_index, "WRITE_EVERY_BYTES", 200)
     active = started()
     add(active, [Record(1000 + number, 0, None, b"x" * 18) for number in range(10)])
-    assert active._storage.open(active.entry.name("index")).size() == 16 + 16 * 8
+    assert storage_of(active).open(active.entry.name("index")).size() == 16 + 16 * 8
 
 
 def test_a_lookup_that_cannot_be_written_is_no_reason_to_refuse_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actives, "INDEX_EVERY_BYTES", 1)
+    monkeypatch.setattr(active_index, "WRITE_EVERY_BYTES", 1)
     memory = MemoryStorage()
     memory.make(["tmp"])
     faulty = FaultyStorage(memory)
@@ -165,7 +168,7 @@ def test_a_lookup_that_cannot_be_written_is_no_reason_to_refuse_a_record(monkeyp
     assert [active.reader.read(record.offset) for record in records] == records
     faulty.fault = None
     active.mark_durable(1005)
-    assert active._storage.open(active.entry.name("index")).size() == 16 + 16 * 5
+    assert storage_of(active).open(active.entry.name("index")).size() == 16 + 16 * 5
 
 
 @pytest.mark.parametrize("buffer_bytes", [0, 10])

@@ -27,7 +27,7 @@ from seglog.log.retention import select_expired
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.staging import StagedSegment, adopt, placed
 from seglog.log.view import View
-from seglog.segment.active import ActiveSegment, create_segment
+from seglog.segment.active import ActiveSegment, Growth, create_segment
 from seglog.segment.manifest_entries import compared_before, cut_entry
 from seglog.segment.recovery import TailRecovery
 from seglog.storage import Storage, must_sync
@@ -251,9 +251,7 @@ class LiveSegments:
 
     def _cut(self, offset: int, history: dict[str, Any] | None) -> None:
         """Cut the segment that holds `offset`, drop the later ones."""
-        self.active.write_buffer()
-        self.active.give_back()
-        self.active.datasync()
+        self.active.complete()
         self.active.mark_durable(self.active.next_offset)
         self.active.write_marks()
         now, segments = self._clock(), self.catalog.current.segments
@@ -341,8 +339,12 @@ class LiveSegments:
             recovery = TailRecovery(
                 self._storage, entry, config.index_interval_bytes, allocates=config.allocate_bytes > 0
             )
-            self.active = recovery.run(config.buffer_bytes, self.segment_bytes, config.allocate_bytes)
+            self.active = recovery.run(self._growth)
         self._show()
+
+    @property
+    def _growth(self) -> Growth:
+        return Growth(self.config.buffer_bytes, self.segment_bytes, self.config.allocate_bytes)
 
     # --- the next active segment --------------------------------------------------------------------------------
 
@@ -369,15 +371,8 @@ class LiveSegments:
         old.settled = False
         try:
             store = create_segment(self._storage, entry, self.catalog.current.log_id)
-            active = ActiveSegment.start(
-                self._storage,
-                entry,
-                store,
-                interval=self.config.index_interval_bytes,
-                buffer_bytes=self.config.buffer_bytes,
-                segment_bytes=self.segment_bytes,
-                allocate_bytes=self.config.allocate_bytes,
-            )
+            interval = self.config.index_interval_bytes
+            active = ActiveSegment.start(self._storage, entry, store, interval=interval, growth=self._growth)
             must_sync(self._storage.sync_directory)
             self.catalog.install(manifest)
         except StorageError:

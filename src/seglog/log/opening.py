@@ -48,7 +48,7 @@ from seglog.log.staging import COMPACTION, age_out, remove_own
 from seglog.log.store_sizes import store_sizes
 from seglog.log.writer import LogWriter
 from seglog.log.writer_state import fenced
-from seglog.segment.active import create_segment
+from seglog.segment.active import Growth, create_segment
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
 from seglog.storage import LocalStorage, Lock, Storage, must_sync
@@ -302,7 +302,7 @@ class _Opening:
         self._check_sealed(manifest.segments[:-1])
         allocates = wanted.allocate_bytes > 0 or manifest.config.allocate_bytes > 0
         recovery = TailRecovery(self.storage, manifest.active, wanted.index_interval_bytes, allocates=allocates)
-        active = recovery.run(wanted.buffer_bytes, wanted.segment_bytes, wanted.allocate_bytes)
+        active = recovery.run(Growth(wanted.buffer_bytes, wanted.segment_bytes, wanted.allocate_bytes))
         self.events += recovery.events
         next_file = self._set_orphans_aside(manifest)
         remove_own(self.storage)

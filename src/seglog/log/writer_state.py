@@ -263,9 +263,7 @@ class WriterState:
         if self.phase is OPEN and live.settled:
             try:
                 if live.active.next_offset > self.durability.durable_offset:
-                    live.active.write_buffer()
-                    live.active.give_back()
-                    live.active.datasync()
+                    live.active.complete()
                 live.catalog.ownership.check()
             except LogPoisoned as error:
                 self.poison(error)

@@ -14,46 +14,43 @@ fails as well, the log is poisoned. Index files are derived: an error while writ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from seglog.config import MAX_OFFSET, MAX_STORE_BYTES
 from seglog.errors import LogPoisoned, StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, NATIVE, Rules, encode_headers, record_length, seal_head
-from seglog.format.index import (
-    DENSE_ENTRY,
-    DURABLE_MAX,
-    MARK,
-    encode_dense_header,
-    encode_offsets,
-    encode_times,
-    entry_position,
-    unpack_marks,
-)
+from seglog.format.index import encode_dense_header, unpack_marks
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, StoreHeader
-from seglog.parallel.calls import Ahead
 from seglog.record import Headers
 from seglog.segment.active_files import ActiveFiles
-from seglog.segment.allocated import write_zeros
+from seglog.segment.active_index import ActiveIndex
+from seglog.segment.allocated import Space
 from seglog.segment.batches import Encoder, Encoding
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
-from seglog.segment.sealed import rules_of, write_derived
+from seglog.segment.sealed import rules_of
 from seglog.segment.stats import Block, Place, Tally
 from seglog.segment.streamed_value import write_value
 from seglog.segment.write_buffer import CELLS, HELD_MOST_BYTES, Row, encode_rows
 from seglog.storage import File, Storage, must_sync
 from seglog.storage.base import Buffer
 
-INDEX_EVERY_BYTES = 1024 * 1024
 JOIN_BELOW = 64 * 1024
-WRITTEN_AT_ONCE = 1024  # entries; fewer wait in memory until the index is written, like those of single appends
-HASHED_BESIDE = 64 * 1024  # entries; fewer are hashed before another thread has begun
+
+
+class Growth(NamedTuple):
+    """How an active segment grows, in bytes: what waits in memory, its size, and the space allocated ahead."""
+
+    buffer_bytes: int = 0
+    segment_bytes: int = MAX_STORE_BYTES
+    allocate_bytes: int = 0
+
+
+PLAIN = Growth()  # nothing waits, and no space is allocated
 
 
 def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: int = 0) -> File:
@@ -84,28 +81,22 @@ class ActiveSegment:
         next_offset: int,
         size: int,
         allocated: int = 0,
-        buffer_bytes: int = 0,
-        segment_bytes: int = MAX_STORE_BYTES,
-        allocate_bytes: int = 0,
+        growth: Growth = PLAIN,
     ) -> None:
         """allocated: up to this position the store holds zeros after its records."""
         self.entry = entry
         self.tally = tally
         self.next_offset = next_offset
         self._written = size
-        self.settled = True
-        self._storage = storage
+        self._settled = True
         self._files = ActiveFiles(store, index)
-        self._lookup = lookup
-        self._dense = lookup if isinstance(lookup, DenseLookup) else None
-        self._indexed_size = size
+        self._index = ActiveIndex(storage, entry, self._files, tally, lookup, size)
         self._held: list[Any] = []  # buffered rows as cells, row after row
         self._held_bytes = 0
         self._published = next_offset  # the last `reader.next_offset`; poisoning may reduce that, but not this
-        self._buffer_bytes = min(buffer_bytes, HELD_MOST_BYTES)
-        self._segment_bytes = segment_bytes
-        self._allocated = allocated
-        self._allocate_bytes = allocate_bytes
+        self._buffer_bytes = min(growth.buffer_bytes, HELD_MOST_BYTES)
+        self._segment_bytes = growth.segment_bytes
+        self._space = Space(self._files, ahead=growth.allocate_bytes, limit=growth.segment_bytes, end=allocated)
         self._hold_most = self._may_hold()
         self._rules: Rules = rules_of(entry)
         self.reader = SegmentReader(
@@ -126,9 +117,7 @@ class ActiveSegment:
         store: File,
         *,
         interval: int,
-        buffer_bytes: int = 0,
-        segment_bytes: int = MAX_STORE_BYTES,
-        allocate_bytes: int = 0,
+        growth: Growth = PLAIN,
     ) -> ActiveSegment:
         """Begin with an empty store that `create_segment` made."""
         index = storage.create(entry.name(filename.INDEX), replace=True)
@@ -142,10 +131,17 @@ class ActiveSegment:
             lookup=DenseLookup(index, 0, hold=True) if entry.dense else SparseLookup([]),
             next_offset=entry.base_offset,
             size=HEADER_BYTES,
-            buffer_bytes=buffer_bytes,
-            segment_bytes=segment_bytes,
-            allocate_bytes=allocate_bytes,
+            growth=growth,
         )
+
+    @property
+    def settled(self) -> bool:
+        """Whether memory and disk agree about it."""
+        return self._settled and self._index.settled
+
+    @settled.setter
+    def settled(self, settled: bool) -> None:
+        self._settled = settled
 
     @property
     def size(self) -> int:
@@ -155,7 +151,7 @@ class ActiveSegment:
     @property
     def dense(self) -> bool:
         """Whether offsets must be consecutive."""
-        return self._dense is not None
+        return self._index.dense is not None
 
     @property
     def empty(self) -> bool:
@@ -190,9 +186,9 @@ class ActiveSegment:
                 return
         relative = offset - self.entry.base_offset
         parts, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, self.entry.salt)
-        if self._allocate_bytes and self._written + length > self._allocated:
-            self._allocate(self._written + length)
-        self.settled = False
+        if self._space.ahead and self._written + length > self._space.end:
+            self._space.extend(self._written, self._written + length)
+        self._settled = False
         try:
             if length < JOIN_BELOW:
                 self._files.store.pwrite(parts[0] + parts[1], self._written)
@@ -201,7 +197,9 @@ class ActiveSegment:
         except Exception:
             self._roll_back()
             raise
-        self._admit(offset, timestamp, checksum, length, value is None)
+        self._index.add(relative, timestamp, checksum, length, self._written, tombstone=value is None)
+        self._written += length
+        self.next_offset = offset + 1
         self._publish()
 
     def hold(self, row: Row, length: int) -> bool:
@@ -209,11 +207,11 @@ class ActiveSegment:
         held = self._held_bytes + length
         if held > self._hold_most:
             return False
-        self.settled = False
+        self._settled = False
         self._held.extend(row)
         self._held_bytes = held
         self.next_offset += 1
-        self.settled = True
+        self._settled = True
         return True
 
     def _may_hold(self) -> int:
@@ -230,16 +228,11 @@ class ActiveSegment:
     def _write_rows(self, cells: list[Any]) -> None:
         """Write rows that follow the published ones; after an error nothing of them remains in the store."""
         data, block = self._encoded(cells)
-        if self._allocate_bytes and block.position > self._allocated:
-            self._allocate(block.position)
-        self.settled = False
+        if self._space.ahead and block.position > self._space.end:
+            self._space.extend(self._written, block.position)
+        self._settled = False
         self._write_last(data, self.reader.size)
-        self.tally.absorb(block)
-        self._extend_sparse(block.marks)
-        if self._dense is not None:
-            self._dense.pending.extend(block.entries)
-        else:
-            self.tally.digest.update(block.entries)
+        self._index.add_block(block, [block.entries])
         self._held, self._held_bytes = [], 0
         self._written, self.next_offset = block.position, self._published + block.records
         self._publish()
@@ -248,35 +241,17 @@ class ActiveSegment:
         """Append records encoded for this segment, of these entries and figures; after an error nothing of them
         remains.
         """
-        if self._allocate_bytes and block.position > self._allocated:
-            self._allocate(block.position)
-        self.settled = False
+        if self._space.ahead and block.position > self._space.end:
+            self._space.extend(self._written, block.position)
+        self._settled = False
         self._write_last(data, self._written)
-        self.tally.absorb(block)
-        self._extend_sparse(block.marks)
-        self._admit_entries([entries], block.records)
+        self._index.add_block(block, [entries])
         self._written, self.next_offset = block.position, block.next_offset
         self._publish()
 
     def _encoded(self, cells: list[Any]) -> tuple[bytes | memoryview, Block]:
         place = Place(self._published - self.entry.base_offset, self.reader.size, self.entry.salt)
         return encode_rows(cells, place, self.tally.marks)
-
-    def _admit(self, offset: int, timestamp: int, checksum: int, length: int, tombstone: bool) -> None:
-        entry = DENSE_ENTRY.pack(checksum, length, self._written)
-        if self._dense is not None:
-            self._dense.pending.extend(entry)
-        else:
-            self.tally.digest.update(entry)
-        tally = self.tally
-        if tally.add(timestamp, offset - self.entry.base_offset, self._written, tombstone):
-            self._extend_sparse(bytes(tally.marks.marks[-MARK.size :]))
-        self._written += length
-        self.next_offset = offset + 1
-
-    def _extend_sparse(self, marks: bytes) -> None:
-        if isinstance(self._lookup, SparseLookup):
-            self._lookup.extend([(mark.relative, mark.position) for mark in unpack_marks(marks)])
 
     def _publish(self) -> None:
         """Make what was written visible to readers."""
@@ -286,40 +261,16 @@ class ActiveSegment:
         self._published = self.next_offset
         if self._buffer_bytes:
             self._hold_most = self._may_hold()
-        self.settled = True
-        if self._written - self._indexed_size >= INDEX_EVERY_BYTES:
-            self.write_index()
-
-    def _allocate(self, end: int) -> None:
-        """Write zeros after the last record, to beyond position `end`, unless the record there needs more space.
-
-        They are no change of the log, and no append depends on them: after an error, such as a full disk, the space is
-        given back, and the rest of the segment grows with its records.
-        """
-        stop = min(self._written + self._allocate_bytes, self._segment_bytes)
-        if stop < end:
-            return
-        try:
-            write_zeros(self._files.store, max(self._written, self._allocated), stop)
-            self._allocated = stop
-        except StorageError:
-            self._allocate_bytes = self._allocated = 0
-            with suppress(StorageError):
-                self._files.store.truncate(self._written)
-
-    def give_back(self) -> None:
-        """Cut the space that is allocated and not used. After an error it stays, as after a crash."""
-        if self._allocated > self._written:
-            with suppress(StorageError):
-                self._files.store.truncate(self._written)
-                self._allocated = 0
+        self._settled = True
+        if self._written >= self._index.due:
+            self._index.write(self._written)
 
     def _roll_back(self) -> None:
         """Cut what a failed write left; if that fails, nothing more can be acknowledged."""
         if getattr(self._files.store, "suspended", False):  # it could not be opened again, so nothing was written
-            self.settled = True
+            self._settled = True
             return
-        self._allocated = 0
+        self._space.end = 0
         try:
             self._files.store.truncate(self.reader.size)
             self.datasync()
@@ -329,7 +280,7 @@ class ActiveSegment:
                 "a write failed and could not be rolled back; open the log again",
                 self._files.store.path,
             ) from error
-        self.settled = True
+        self._settled = True
 
     def _write_last(self, data: Buffer, position: int) -> None:
         """Write the bytes that make a change visible."""
@@ -364,7 +315,7 @@ class ActiveSegment:
         packed = encode_headers(headers)
         head_len = record_length(key, packed, None)
         limit = record_limit - head_len if value_limit is None else min(record_limit - head_len, value_limit)
-        self.settled = False
+        self._settled = False
         try:
             value_len, value_hash = write_value(self._files.store, chunks, self._written + head_len, limit)
             relative = self.next_offset - self.entry.base_offset
@@ -373,7 +324,9 @@ class ActiveSegment:
             self._roll_back()
             raise
         self._write_last(head, self._written)
-        self._admit(self.next_offset, timestamp, checksum, head_len + value_len, False)
+        self._index.add(relative, timestamp, checksum, head_len + value_len, self._written, tombstone=False)
+        self._written += head_len + value_len
+        self.next_offset += 1
         self._publish()
 
     # --- a batch ------------------------------------------------------------------------------------------------
@@ -391,7 +344,7 @@ class ActiveSegment:
             marks=self.tally.marks,
         )
         position, first_head = self._written, b""
-        self.settled = False
+        self._settled = False
         try:
             for data in encoding:
                 if not first_head:
@@ -404,59 +357,12 @@ class ActiveSegment:
             self._roll_back()
             raise
         self._write_last(first_head, self._written)
-        self.tally.absorb(block)
-        self._extend_sparse(block.marks)
-        self._admit_entries(encoding.entries, stop - start)
+        self._index.add_block(block, encoding.entries)
         self._written = position
         self.next_offset += stop - start
         self._publish()
 
-    def _admit_entries(self, entries: list[memoryview], records: int) -> None:
-        """Add the entries of a batch, writing them to the index file without a copy, which would be slow."""
-        if self._dense is None:
-            self.tally.digest = self.tally.digest_with(entries)
-        elif records < WRITTEN_AT_ONCE or not self._wrote_entries(self._dense, entries, records):
-            for part in entries:
-                self._dense.pending.extend(part)
-
-    def _wrote_entries(self, dense: DenseLookup, entries: list[memoryview], records: int) -> bool:
-        """Write entries to the index file and hash them in parallel; for many entries each takes as long as some
-        blocks.
-        """
-        hashing = Ahead()
-        try:
-            self._flush_entries()
-            hashing.launch(partial(self.tally.digest_with, entries), here=records < HASHED_BESIDE)
-            self._files.index.pwritev(entries, entry_position(dense.flushed))
-            digest = hashing.take()
-        except StorageError:
-            return False  # derived: they remain pending
-        finally:
-            hashing.finish()
-        self.tally.digest = digest
-        dense.add_flushed(records, self._files.index)
-        return True
-
     # --- lookups and durability ---------------------------------------------------------------------------------
-
-    def write_index(self) -> None:
-        """Write pending entries to the index file. After an error they remain pending; the file is derived."""
-        self._indexed_size = self._written
-        try:
-            self._flush_entries()
-        except StorageError:
-            return
-
-    def _flush_entries(self) -> None:
-        dense = self._dense
-        if dense is None or not dense.pending:
-            return
-        pending = dense.pending
-        self._files.index.pwrite(pending, entry_position(dense.flushed))
-        settled, self.settled = self.settled, False  # an interrupt between the next two would hash the entries twice
-        self.tally.digest.update(bytes(pending))
-        dense.move_pending(self._files.index)
-        self.settled = settled
 
     def datasync(self) -> None:
         """Return once every written record is on the disk; see ActiveFiles.sync_store. Any thread may call it."""
@@ -477,15 +383,7 @@ class ActiveSegment:
 
     def mark_durable(self, next_offset: int) -> None:
         """Write to the index, without a sync, that the records before `next_offset` are on the disk."""
-        try:
-            self._flush_entries()
-            self._write_durable_count(next_offset)
-        except StorageError:
-            return
-
-    def _write_durable_count(self, next_offset: int) -> None:
-        base, salt = self.entry.base_offset, self.entry.salt
-        self._files.index.pwrite(encode_dense_header(base, min(next_offset - base, DURABLE_MAX), salt), 0)
+        self._index.mark_durable(next_offset)
 
     def rescue(self) -> None:
         """Write and sync what was appended before an interrupt; the next opening finds it by scanning.
@@ -500,25 +398,26 @@ class ActiveSegment:
 
     def leave_to_parent(self) -> None:
         """Reject every write from now on: in a forked child, which shares the files' descriptors with its parent."""
-        self._files = self._files.of_parent()
+        self._files.leave_to_parent()
 
-    def write_marks(self) -> None:
-        """Write the sparse lookups of a sealed segment; after a cut, marks beyond the end are not used."""
-        marks, interval = bytes(self.tally.marks.marks), self.tally.marks.interval
-        if self._dense is None:
-            offsets = encode_offsets(marks, interval, self.entry.salt)
-            write_derived(self._storage, self.entry.name(filename.OFFSETS), offsets)
-        times = encode_times(marks, interval, self.entry.salt)
-        write_derived(self._storage, self.entry.name(filename.TIMES), times)
+    def give_back(self) -> None:
+        """Cut the space that is allocated and not used. After an error it stays, as after a crash."""
+        self._space.give_back(self._written)
 
-    def seal(self, sealed_at: int) -> SegmentEntry:
-        """Write and sync everything, write the lookups, and return the entry of the sealed segment."""
+    def complete(self) -> None:
+        """Write what is buffered, cut what is only allocated, and sync."""
         self.write_buffer()
         self.give_back()
         self.datasync()
-        self._flush_entries()
-        self._write_durable_count(self.next_offset)
-        self.write_marks()
+
+    def write_marks(self) -> None:
+        """Write the sparse lookups of a sealed segment; after a cut, marks beyond the end are not used."""
+        self._index.write_marks()
+
+    def seal(self, sealed_at: int) -> SegmentEntry:
+        """Write and sync everything, write the lookups, and return the entry of the sealed segment."""
+        self.complete()
+        self._index.finish(self.next_offset)
         tally = self.tally
         return replace(
             self.entry,

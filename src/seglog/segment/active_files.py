@@ -70,10 +70,11 @@ class ActiveFiles:
         for file in (self.store, self.index):
             file.size()
 
-    def of_parent(self) -> ActiveFiles:
-        """Return files that reject every call: for a forked child, which shares the descriptors with its parent."""
-        refusing = cast("File", _ParentsFile(self.store.path))
-        return ActiveFiles(refusing, refusing)
+    def leave_to_parent(self) -> None:
+        """Reject every call from now on: in a forked child, which shares the descriptors with its parent."""
+        self.store = self.index = cast("File", _ParentsFile(self.store.path))
+        self.failure = None
+        self._syncing = threading.Lock()  # a thread of the parent may hold the other one
 
 
 class _ParentsFile:

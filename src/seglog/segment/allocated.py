@@ -8,9 +8,52 @@ written (`survey`). What a crash has left is used again.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from seglog.errors import StorageError
+from seglog.segment.active_files import ActiveFiles
 from seglog.storage import File
 
 ZEROS = bytes(64 * 1024)  # written by one call
+
+
+class Space:
+    """The space that is allocated in one store.
+
+    ahead: how many bytes after the last record are allocated at a time; 0: none. end: up to this position the store
+    holds zeros after its records.
+    """
+
+    def __init__(self, files: ActiveFiles, *, ahead: int, limit: int, end: int) -> None:
+        """limit: the maximum size of the store."""
+        self.ahead = ahead
+        self.end = end
+        self._files = files
+        self._limit = limit
+
+    def extend(self, written: int, needed: int) -> None:
+        """Write zeros after `written`, the end of the records, to beyond `needed`, unless a record needs more space.
+
+        They are no change of the log, and no append depends on them: after an error, such as a full disk, the space is
+        given back, and the rest of the segment grows with its records.
+        """
+        stop = min(written + self.ahead, self._limit)
+        if stop < needed:
+            return
+        try:
+            write_zeros(self._files.store, max(written, self.end), stop)
+            self.end = stop
+        except StorageError:
+            self.ahead = self.end = 0
+            with suppress(StorageError):
+                self._files.store.truncate(written)
+
+    def give_back(self, written: int) -> None:
+        """Cut what is not used. After an error it stays, as after a crash."""
+        if self.end > written:
+            with suppress(StorageError):
+                self._files.store.truncate(written)
+                self.end = 0
 
 
 def write_zeros(store: File, start: int, stop: int) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 
-from seglog.config import MAX_STORE_BYTES
 from seglog.errors import StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD, InvalidRecord, Rules
@@ -32,7 +31,7 @@ from seglog.format.index import (
 )
 from seglog.format.manifest import SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
-from seglog.segment.active import ActiveSegment
+from seglog.segment.active import PLAIN, ActiveSegment, Growth
 from seglog.segment.allocated import holds_zeros
 from seglog.segment.index_rebuild import NewIndex, OldIndex
 from seglog.segment.lookup import DenseLookup, SparseLookup
@@ -73,9 +72,7 @@ class TailRecovery:
         self._old_index = OldIndex(storage, entry.name(filename.INDEX))
         self._index = NewIndex(self._old_index, dense=entry.dense)
 
-    def run(
-        self, buffer_bytes: int = 0, segment_bytes: int = MAX_STORE_BYTES, allocate_bytes: int = 0
-    ) -> ActiveSegment:
+    def run(self, growth: Growth = PLAIN) -> ActiveSegment:
         """Recover, and return the segment ready for appends."""
         if decode_header(self.store.pread(HEADER_BYTES, 0), self.store.path) is None:
             detail = "the store's header is damaged; the identity in the manifest is used instead"
@@ -91,9 +88,9 @@ class TailRecovery:
         if self.position < self.size:
             if not self._has_allocated():
                 self._cut_tail(reason or "the store ends before it")
-            elif self.size - self.position > allocate_bytes:  # which may be 0, or less than before
+            elif self.size - self.position > growth.allocate_bytes:  # which may be 0, or less than before
                 self._cut()
-        return self._active(buffer_bytes, segment_bytes, allocate_bytes)
+        return self._active(growth)
 
     def _has_allocated(self) -> bool:
         """Whether what follows the records is allocated space. It may also be a write that was lost, see `unsynced`."""
@@ -264,7 +261,7 @@ class TailRecovery:
             )
         )
 
-    def _active(self, buffer_bytes: int, segment_bytes: int, allocate_bytes: int) -> ActiveSegment:
+    def _active(self, growth: Growth) -> ActiveSegment:
         """Rewrite the index if it differs, and return the active segment."""
         entry, records = self.entry, self.next_offset - self.entry.base_offset
         self.tally.digest = self._index.digest
@@ -286,7 +283,5 @@ class TailRecovery:
             next_offset=self.next_offset,
             size=max(self.position, HEADER_BYTES),
             allocated=self.size,
-            buffer_bytes=buffer_bytes,
-            segment_bytes=segment_bytes,
-            allocate_bytes=allocate_bytes,
+            growth=growth,
         )

@@ -6,7 +6,7 @@ loads no compiler; long ones use the kernels, over a map of the file, or over wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh64
@@ -16,6 +16,7 @@ from seglog.format.index import DENSE_ENTRY, MarkBuilder
 from seglog.segment.blocks import BlockFile, PositionedMemory
 from seglog.segment.walk import StoreWalk
 from seglog.storage import File
+from seglog.storage.base import Buffer
 
 if TYPE_CHECKING:
     from seglog.kernels.scan import StoreScan
@@ -85,7 +86,7 @@ class Tally:
             self.min_timestamp = timestamp
         return self.marks.add(timestamp, relative, position)
 
-    def digest_with(self, entries: list[memoryview]) -> xxh64:
+    def digest_with(self, entries: Iterable[Buffer]) -> xxh64:
         """Return what `digest` will be after these entries."""
         digest = self.digest.copy()
         for part in entries:

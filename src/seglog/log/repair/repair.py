@@ -22,7 +22,7 @@ from seglog.log.quarantine import copy_aside, link_aside
 from seglog.log.repair.rebuild_manifest import read_or_rebuild
 from seglog.log.repair.reports import Problem, VerifyReport
 from seglog.log.repair.verify import Progress, verify_storage
-from seglog.segment.active import ActiveSegment, create_segment
+from seglog.segment.active import ActiveSegment, Growth, create_segment
 from seglog.segment.blocks import header_of, plain_store
 from seglog.segment.recovery import TailRecovery
 from seglog.segment.resync import find_record
@@ -300,7 +300,7 @@ class Repair:
         self._salvaged_end = end_offset
         span = end_offset - entry.base_offset
         store = create_segment(self.storage, fresh, self.catalog.current.log_id, span=span)
-        target = ActiveSegment.start(self.storage, fresh, store, interval=4096, buffer_bytes=1024 * 1024)
+        target = ActiveSegment.start(self.storage, fresh, store, interval=4096, growth=Growth(buffer_bytes=1024 * 1024))
         copied = self._copy(old, rules_of(entry), min(old.size(), entry.bytes or 0), end_offset, target)
         known = span if entry.dense else entry.records or 0
         self.lost += max(known - copied, 0)
