@@ -1,4 +1,4 @@
-"""Encoding ahead: whatever it is cut into, and wherever that begins, the bytes and figures are those of one piece."""
+"""Encoding: in one step, or in pieces wherever they begin, the bytes and figures are the same."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seglog.arrow.convert import ArrowBatch
+from seglog.config import MAX_STORE_BYTES
+from seglog.errors import InvalidArgument
 from seglog.format.codec import HEAD_BYTES
 from seglog.format.index import MarkBuilder
 from seglog.segment import batches
-from seglog.segment.stats import Tally
+from seglog.segment.stats import Place, Tally
 
 ROWS = st.lists(st.tuples(st.integers(-9, 9), st.none() | st.binary(max_size=200)), min_size=1, max_size=40)
 
@@ -29,8 +31,7 @@ def encoded(batch: ArrowBatch, start: int, stop: int, position: int) -> tuple[by
     marks = MarkBuilder(64)
     marks.extend(b"", ((position // 64 + 1) * 64, 3))
     tally, data, first = Tally(64), b"", None
-    arguments = {"relative": 5, "position": position, "salt": 77, "marks": marks}
-    encoding = batches.Encoding(batch, start, stop, **arguments)
+    encoding = batches.encoding(batch, start, stop, Place(5, position, 77), marks)
     for piece in encoding:
         first = len(piece) if first is None else first
         data += bytes(piece)
@@ -53,6 +54,8 @@ def test_pieces_of_any_size_add_up(
     start = data.draw(st.integers(0, len(rows) - 1))
     stop = data.draw(st.integers(start + 1, len(rows)))
     whole = encoded(batch, start, stop, position)
+    monkeypatch.setattr(batches, "WHOLE_BYTES", 0)
+    assert encoded(batch, start, stop, position) == whole
     monkeypatch.setattr(batches, "PIECE_BYTES", piece)
     cut = encoded(batch, start, stop, position)
     monkeypatch.undo()
@@ -73,7 +76,7 @@ def test_a_batch_may_begin_anywhere_before_a_block_of_the_usual_size(before: int
 @pytest.mark.parametrize("position", [64, 65, 1000, batches.PIECE_BYTES - 1])
 def test_bytes_stand_in_memory_as_they_will_in_the_file(position: int) -> None:
     batch = batch_of([(0, b"x" * 1000)] * 5000)
-    for piece in batches.Encoding(batch, 0, 5000, relative=0, position=position, salt=1, marks=MarkBuilder(4096)):
+    for piece in batches.Encoding(batch, 0, 5000, Place(0, position, 1), MarkBuilder(4096)):
         address = np.frombuffer(piece, np.uint8).ctypes.data
         assert (address - position) % batches.ALIGNED == 0
         position += len(piece)
@@ -81,8 +84,14 @@ def test_bytes_stand_in_memory_as_they_will_in_the_file(position: int) -> None:
 
 def test_who_stops_early_leaves_nothing_running() -> None:
     batch = batch_of([(0, b"x" * 1000)] * 20_000)
-    pieces = iter(batches.Encoding(batch, 0, 20_000, relative=0, position=64, salt=1, marks=MarkBuilder(4096)))
+    pieces = iter(batches.Encoding(batch, 0, 20_000, Place(0, 64, 1), MarkBuilder(4096)))
     next(pieces)
     pieces.close()  # type: ignore[attr-defined] # a generator
     data, _, _, _ = encoded(batch, 0, 20_000, 64)
     assert len(data) == batch.bytes
+
+
+@pytest.mark.parametrize(("relative", "position"), [(2**32, 64), (0, MAX_STORE_BYTES - 50)])
+def test_a_short_batch_beyond_32_bits_is_rejected(relative: int, position: int) -> None:
+    with pytest.raises(InvalidArgument, match="exceed 32 bits"):
+        batches.encoding(batch_of([(0, b"x" * 100)]), 0, 1, Place(relative, position, 1), MarkBuilder(4096))

@@ -36,7 +36,8 @@ class Encoded:
 class EncodableRows:
     """Rows whose every check is done, but for those of the log that appends them.
 
-    rows: their number; bytes: their total size once encoded; widest: the first row of maximum size, and that size.
+    cells: where they are; ends: the encoded sizes of groups of them, by `measure`; rows: their number; bytes: their
+    total size once encoded; widest: the first row of maximum size, and that size.
     """
 
     def __init__(self, cells: Rows, rows: int, key_lengths: Array | None, owners: tuple[Any, ...]) -> None:
@@ -45,12 +46,12 @@ class EncodableRows:
         key_lengths: int64 per row, -1 for null; None if every row has a key.
         """
         self._owners = owners
-        self._rows = cells
+        self.cells = cells
         self._key_lengths = key_lengths
         self.rows = rows
-        self._ends = np.empty(-(-rows // STEP) + 1, np.int64)
-        row, most = measure(cells, rows, self._ends)
-        self.widest, self.bytes = (int(row), int(most)), int(self._ends[-1])
+        self.ends = np.empty(-(-rows // STEP) + 1, np.int64)
+        row, most = measure(cells, rows, self.ends)
+        self.widest, self.bytes = (int(row), int(most)), int(self.ends[-1])
 
     def check_keys(self) -> None:
         """Raise KeyRequired, which names the row, if a row has no key."""
@@ -64,7 +65,7 @@ class EncodableRows:
         """Return the size of the rows before `row`."""
         if row in (0, self.rows):
             return self.bytes if row else 0
-        return int(bytes_before(self._rows, self._ends, row))
+        return int(bytes_before(self.cells, self.ends, row))
 
     def rows_within(self, start: int, room: int) -> int:
         """Return the greatest `stop` such that rows start..stop take up to `room` bytes; `start` if none fits."""
@@ -80,7 +81,7 @@ class EncodableRows:
         begins.
         """
         found = np.empty((limits.size, 3), np.int64)
-        find_rows(self._rows, self.rows, self._ends, limits, found)
+        find_rows(self.cells, self.rows, self.ends, limits, found)
         return found
 
     def encode(
@@ -106,7 +107,7 @@ class EncodableRows:
         entries, found = int64_room(2 * (stop - start)).view(np.uint64).reshape(-1, 2), int64_room(2 * (stop - start))
         place, room = Place(relative, position, np.uint64(salt)), min(target.size, MAX_STORE_BYTES - position)
         length, count, state, summary = encode(
-            self._rows, self._ends, start, stop, place, marks_state, target, room, entries, found.reshape(-1, 2)
+            self.cells, self.ends, start, stop, place, marks_state, target, room, entries, found.reshape(-1, 2)
         )
         if length > room:
             raise InvalidArgument(

@@ -29,7 +29,7 @@ from seglog.record import Headers
 from seglog.segment.active_files import ActiveFiles
 from seglog.segment.active_index import ActiveIndex
 from seglog.segment.allocated import Space
-from seglog.segment.batches import Encoder, Encoding
+from seglog.segment.batches import Encoder, encoding
 from seglog.segment.lookup import DenseLookup, SparseLookup
 from seglog.segment.reader import SegmentReader
 from seglog.segment.sealed import rules_of
@@ -250,8 +250,11 @@ class ActiveSegment:
         self._publish()
 
     def _encoded(self, cells: list[Any]) -> tuple[bytes | memoryview, Block]:
-        place = Place(self._published - self.entry.base_offset, self.reader.size, self.entry.salt)
-        return encode_rows(cells, place, self.tally.marks)
+        return encode_rows(cells, self._place(), self.tally.marks)
+
+    def _place(self) -> Place:
+        """Return where the next record is written, after the published ones."""
+        return Place(self._published - self.entry.base_offset, self.reader.size, self.entry.salt)
 
     def _publish(self) -> None:
         """Make what was written visible to readers."""
@@ -334,30 +337,22 @@ class ActiveSegment:
     def append_batch(self, batch: Encoder, start: int, stop: int) -> None:
         """Append rows start..stop of a batch. Readers see all of them or none: the first head is written last."""
         self.write_buffer()
-        encoding = Encoding(
-            batch,
-            start,
-            stop,
-            relative=self.next_offset - self.entry.base_offset,
-            position=self._written,
-            salt=self.entry.salt,
-            marks=self.tally.marks,
-        )
         position, first_head = self._written, b""
         self._settled = False
         try:
-            for data in encoding:
+            encoded = encoding(batch, start, stop, self._place(), self.tally.marks)
+            for data in encoded:
                 if not first_head:
                     first_head = bytes(data[:HEAD_BYTES])
                     data[:HEAD_BYTES] = bytes(HEAD_BYTES)
                 self._files.store.pwrite(data, position)
                 position += len(data)
-            block = encoding.block()
+            block = encoded.block()
         except BaseException:
             self._roll_back()
             raise
         self._write_last(first_head, self._written)
-        self._index.add_block(block, encoding.entries)
+        self._index.add_block(block, encoded.entries)
         self._written = position
         self.next_offset += stop - start
         self._publish()

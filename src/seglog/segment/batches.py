@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -16,8 +17,9 @@ from seglog.format.codec import HEAD_BYTES
 from seglog.format.index import MarkBuilder
 from seglog.parallel.calls import THREADS, Ahead
 from seglog.segment.reader import SegmentReader
-from seglog.segment.stats import Block
+from seglog.segment.stats import Block, Place
 
+WHOLE_BYTES = 64 * 1024  # a batch up to this size is encoded in one step, into memory of its own
 PIECE_BYTES = 2 * 1024 * 1024
 BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # for a piece whose last record is not longer than this
 BUFFERS = THREADS + 2  # one for each thread, one ready, one being written: more would not fit the CPU caches
@@ -33,7 +35,13 @@ AHEAD_BATCHES = THREADS + 2  # one more than are in work, so that no thread wait
 
 
 class Encoder(Protocol):
-    """A batch prepared for encoding, such as `seglog.arrow.encodable.EncodableRows`."""
+    """A batch prepared for encoding, such as `seglog.arrow.encodable.EncodableRows`.
+
+    cells: where its rows are, as kernels take it; ends: the encoded sizes of groups of rows, by `kernels.extent`.
+    """
+
+    cells: Any
+    ends: Any
 
     def bytes_before(self, row: int) -> int:
         """Return the encoded size of the rows before `row`."""
@@ -48,6 +56,36 @@ class Encoder(Protocol):
     ) -> Any:
         """Encode rows start..stop into `out`."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A short batch, encoded in one step; to its caller the same as `Encoding`."""
+
+    data: memoryview
+    described: Block
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return iter((self.data,))
+
+    @property
+    def entries(self) -> list[bytes | memoryview]:
+        """The entries, as one part."""
+        return [self.described.entries]
+
+    def block(self) -> Block:
+        """Describe the records."""
+        return self.described
+
+
+def encoding(batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> Whole | Encoding:
+    """Return the encoding of rows start..stop of a batch for a store; marks: the state to continue from."""
+    length = batch.bytes_before(stop) - batch.bytes_before(start)
+    if length <= WHOLE_BYTES:
+        from seglog.segment.kernel_encode import encode_whole  # noqa: PLC0415 - a caller with a batch has loaded it
+
+        return Whole(*encode_whole(batch.cells, batch.ends, start, stop, length, place, marks))
+    return Encoding(batch, start, stop, place, marks)
 
 
 class Piece(NamedTuple):
@@ -96,21 +134,19 @@ def _aligned(size: int) -> Any:
 class Encoding:
     """The encoding of rows start..stop for a store, in independent pieces and a ring of buffers.
 
-    The first row goes to `position`, with relative offset `relative`. Iterating yields the bytes to write next, valid
+    The first row goes to `place`. Iterating yields the bytes to write next, valid
     until the next step; other threads encode the following pieces meanwhile.
 
     entries: of the records whose bytes were yielded, one view for each piece.
     """
 
-    def __init__(
-        self, batch: Encoder, start: int, stop: int, *, relative: int, position: int, salt: int, marks: MarkBuilder
-    ) -> None:
+    def __init__(self, batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> None:
         self._batch = batch
-        self._salt = salt
+        self._salt = place.salt
         self._interval = marks.interval
         self._newest = marks.max_timestamp
-        self._first_offset = relative - start  # of row 0
-        self._pieces = _pieces(batch, start, stop, position, marks)
+        self._first_offset = place.relative - start  # of row 0
+        self._pieces = _pieces(batch, start, stop, place.position, marks)
         longest = ALIGNED + max(piece.end - piece.block for piece in self._pieces)
         most = BUFFERS if longest <= BUFFER_BYTES else 2
         self._buffers = _Buffers.take(min(most, len(self._pieces)), longest)

@@ -40,12 +40,14 @@ def decompressed(codec: int, data: memoryview, most: int) -> Any:
 
 def _stream(name: str, data: memoryview, most: int) -> pa.Buffer:
     stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name)
-    sink, size = pa.BufferOutputStream(), min(max(PIECE_GROWTH * len(data), LEAST_PIECE_BYTES), PIECE_BYTES)
-    while piece := stream.read(size):  # each allocates as much as it may read
-        if sink.tell() + len(piece) > most:
+    size = min(max(PIECE_GROWTH * len(data), LEAST_PIECE_BYTES), PIECE_BYTES)  # each read allocates as much
+    pieces, length = list[pa.Buffer](), 0
+    while not pieces or pieces[-1].size == size:  # a shorter one is the last, and often the only one
+        pieces.append(stream.read_buffer(size))
+        length += pieces[-1].size
+        if length > most:
             raise TooLarge(most)
-        sink.write(piece)
-    return sink.getvalue()
+    return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
 
 
 def _snappy(data: memoryview, most: int) -> Any:

@@ -15,6 +15,7 @@ import pyarrow as pa
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # malloc.h
 ARENAS = 2  # for threads, beside the main one: each keeps freed memory
 LARGE_BYTES = 256 * 1024  # allocations from this size on are mapped, and unmapped when freed
+KEPT_BYTES = 1024 * 1024  # of freed memory, until the next `release`: a request takes again what the last one freed
 EVERY_SECONDS = 1.0
 COLLECT_SECONDS = 20.0  # a collection with a thousand connections holds the interpreter for 50 to 100 ms
 
@@ -34,7 +35,7 @@ class Allocator:
             return
         self._libc.mallopt(M_ARENA_MAX, ARENAS)
         self._libc.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
-        self._libc.mallopt(M_TRIM_THRESHOLD, LARGE_BYTES)
+        self._libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
     @staticmethod
     def settle() -> None:
