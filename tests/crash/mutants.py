@@ -53,6 +53,7 @@ LIKELY = {
     ],
     "segment/": [ORDER, CUTS, "tests/segment"],
     "segment/active": [ORDER, CUTS, "tests/log/test_interrupts.py", "tests/segment/test_active.py"],
+    "segment/allocated": [CUTS, "tests/recovery/test_allocated.py"],
     "segment/active_index": [CUTS, "tests/log/test_interrupts.py", "tests/segment/test_active.py"],
     "segment/active_files": ["tests/log/test_failed_syncs.py", "tests/log/test_descriptors.py", CUTS],
     "segment/follower": [IDENTITIES, "tests/recovery/test_followers.py", "tests/log/test_follow.py"],

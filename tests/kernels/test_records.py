@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.arrow.convert import ArrowBatch, decode_batches
-from seglog.kernels.layout import MarksState
+from seglog.format.index import DENSE_ENTRY
+from seglog.kernels.layout import MARK, MarksState
 from seglog.kernels.scan import scan_chunks, scan_store
 
 pytestmark = pytest.mark.no_cover  # as the kernels
@@ -166,8 +167,9 @@ def test_rows_encode_to_the_bytes_of_the_document_in_any_two_pieces(rows, cut):
     )
     assert bytes(out) == plain.store[START:]
     assert (first.length, rest.length) == (at, len(out) - at)
-    assert first.entries.tolist() + rest.entries.tolist() == plain.entries
-    assert first.marks.tolist() + rest.marks.tolist() == plain.marks
+    assert [*DENSE_ENTRY.iter_unpack(first.entries), *DENSE_ENTRY.iter_unpack(rest.entries)] == plain.entries
+    marks = np.concatenate([first.marks, rest.marks])
+    assert marks.view(MARK).reshape(-1).tolist() == plain.marks
     assert rest.marks_state == (INTERVAL, plain.next_mark, max([LEAST, *(row.timestamp for row in rows)]))
     assert first.tombstones + rest.tombstones == sum(row.value is None for row in rows)
     assert first.min_timestamp == min((row.timestamp for row in rows[:cut]), default=None)

@@ -48,14 +48,15 @@ def test_an_interrupt_at_any_moment_of_a_sync_leaves_a_log_that_syncs() -> None:
     assert moment > 5, "nothing was interrupted at all"
 
 
-def test_what_was_appended_before_an_interrupt_survives_power_loss_once_the_log_is_closed() -> None:
+@pytest.mark.parametrize("within", ["active.py", "active_index.py"])
+def test_what_was_appended_before_an_interrupt_survives_power_loss_once_the_log_is_closed(within: str) -> None:
     moment, struck, poisoned = 0, True, 0
     while struck:
         moment += 1
         disk = Disk(recording=True)
         log = seglog.open(DiskStorage(disk))
         log.append(b"before")
-        struck = interrupt(lambda log=log: log.append(b"interrupted"), moment, "active.py")  # type: ignore[misc] # as above
+        struck = interrupt(lambda log=log: log.append(b"interrupted"), moment, within)  # type: ignore[misc] # as above
         poisoned += log.failure is not None
         log.close()
         for state in present(disk).states(sample=50):
@@ -64,7 +65,7 @@ def test_what_was_appended_before_an_interrupt_survives_power_loss_once_the_log_
     assert poisoned, "no interrupt came within the bookkeeping"
 
 
-@pytest.mark.parametrize("within", ["active.py", "write_buffer.py", "writer.py"])
+@pytest.mark.parametrize("within", ["active.py", "active_index.py", "write_buffer.py", "writer.py"])
 def test_what_waited_to_be_written_at_an_interrupt_is_there_once_the_log_is_closed(within: str) -> None:
     moment, struck = 0, True
     while struck:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,20 +11,20 @@ from seglog.config import MAX_STORE_BYTES
 from seglog.errors import InvalidArgument, KeyRequired
 from seglog.kernels.encode import Place, encode
 from seglog.kernels.extent import STEP, bytes_before, find_rows, measure
-from seglog.kernels.layout import ENTRY, MARK, MarksState, Summary
+from seglog.kernels.layout import MarksState
 from seglog.kernels.rows import Column, Rows
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(NamedTuple):
     """Rows as a store holds them.
 
-    length: bytes written to `out`; entries: structured array layout.ENTRY, one per row; marks: layout.MARK;
-    marks_state: input of the next call; tombstones: their number; min_timestamp, max_timestamp: None without rows.
+    length: bytes written to `out`; entries: 16 bytes per row, as layout.ENTRY; marks: int64[marks, 2], as layout.MARK
+    (the first column is max_timestamp); marks_state: input of the next call; tombstones: their number; min_timestamp,
+    max_timestamp: None without rows.
     """
 
     length: int
-    entries: Array
+    entries: memoryview
     marks: Array
     marks_state: MarksState
     tombstones: int
@@ -36,8 +35,7 @@ class Encoded:
 class EncodableRows:
     """Rows whose every check is done, but for those of the log that appends them.
 
-    cells: where they are; ends: the encoded sizes of groups of them, by `measure`; rows: their number; bytes: their
-    total size once encoded; widest: the first row of maximum size, and that size.
+    rows: their number; bytes: their total size once encoded; widest: the first row of maximum size, and that size.
     """
 
     def __init__(self, cells: Rows, rows: int, key_lengths: Array | None, owners: tuple[Any, ...]) -> None:
@@ -46,12 +44,12 @@ class EncodableRows:
         key_lengths: int64 per row, -1 for null; None if every row has a key.
         """
         self._owners = owners
-        self.cells = cells
+        self._rows = cells
         self._key_lengths = key_lengths
         self.rows = rows
-        self.ends = np.empty(-(-rows // STEP) + 1, np.int64)
-        row, most = measure(cells, rows, self.ends)
-        self.widest, self.bytes = (int(row), int(most)), int(self.ends[-1])
+        self._ends = np.empty(-(-rows // STEP) + 1, np.int64)
+        row, most = measure(cells, rows, self._ends)
+        self.widest, self.bytes = (int(row), int(most)), int(self._ends[-1])
 
     def check_keys(self) -> None:
         """Raise KeyRequired, which names the row, if a row has no key."""
@@ -65,7 +63,7 @@ class EncodableRows:
         """Return the size of the rows before `row`."""
         if row in (0, self.rows):
             return self.bytes if row else 0
-        return int(bytes_before(self.cells, self.ends, row))
+        return int(bytes_before(self._rows, self._ends, row))
 
     def rows_within(self, start: int, room: int) -> int:
         """Return the greatest `stop` such that rows start..stop take up to `room` bytes; `start` if none fits."""
@@ -81,7 +79,7 @@ class EncodableRows:
         begins.
         """
         found = np.empty((limits.size, 3), np.int64)
-        find_rows(self.cells, self.rows, self.ends, limits, found)
+        find_rows(self._rows, self.rows, self._ends, limits, found)
         return found
 
     def encode(
@@ -104,24 +102,24 @@ class EncodableRows:
             raise InvalidArgument(f"rows {start}..{stop} of a batch of {self.rows}")
         if relative + stop - start > 2**32:
             raise InvalidArgument(f"offsets {relative}..{relative + stop - start} must fit 32 bits")
-        entries, found = int64_room(2 * (stop - start)).view(np.uint64).reshape(-1, 2), int64_room(2 * (stop - start))
+        entries, marks = (int64_room(2 * (stop - start)).reshape(-1, 2) for _ in range(2))
         place, room = Place(relative, position, np.uint64(salt)), min(target.size, MAX_STORE_BYTES - position)
         length, count, state, summary = encode(
-            self.cells, self.ends, start, stop, place, marks_state, target, room, entries, found.reshape(-1, 2)
+            self._rows, self._ends, start, stop, place, marks_state, target, room, entries.view(np.uint64), marks
         )
         if length > room:
             raise InvalidArgument(
                 f"{length} bytes at position {position} exceed the buffer ({target.size} bytes) or 32 bits"
             )
-        summary = Summary(*summary)
+        tombstones, low, high = summary
         return Encoded(
-            int(length),
-            entries.view(ENTRY).reshape(-1),
-            found.view(MARK)[:count],
+            length,
+            entries.reshape(-1).view(np.uint8).data,
+            marks[:count],
             MarksState(*state),
-            summary.tombstones,
-            summary.min_timestamp if stop > start else None,
-            summary.max_timestamp if stop > start else None,
+            tombstones,
+            low if stop > start else None,
+            high if stop > start else None,
         )
 
 

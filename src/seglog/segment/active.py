@@ -64,9 +64,9 @@ def create_segment(storage: Storage, entry: SegmentEntry, log_id: int, *, span: 
 class ActiveSegment:
     """Appends to one segment. next_offset: after everything appended, including buffered records.
 
-    settled is False from the first write of a change until it is published or rolled back: after an interrupt in
-    between the state is unknown, and the log is poisoned. An interrupt of the last write rolls nothing back, because a
-    reader may have seen the record.
+    settled is False from the first write of a change until it is published or rolled back, and for good after an
+    interrupt while the index was written: the state is unknown then, and the log is poisoned. An interrupt of the last
+    write rolls nothing back, because a reader may have seen the record.
     """
 
     def __init__(
@@ -186,8 +186,7 @@ class ActiveSegment:
                 return
         relative = offset - self.entry.base_offset
         parts, checksum, length = NATIVE.encode(relative, timestamp, key, value, headers, self.entry.salt)
-        if self._space.ahead and self._written + length > self._space.end:
-            self._space.extend(self._written, self._written + length)
+        self._space.reserve(self._written, self._written + length)
         self._settled = False
         try:
             if length < JOIN_BELOW:
@@ -228,8 +227,7 @@ class ActiveSegment:
     def _write_rows(self, cells: list[Any]) -> None:
         """Write rows that follow the published ones; after an error nothing of them remains in the store."""
         data, block = self._encoded(cells)
-        if self._space.ahead and block.position > self._space.end:
-            self._space.extend(self._written, block.position)
+        self._space.reserve(self._written, block.position)
         self._settled = False
         self._write_last(data, self.reader.size)
         self._index.add_block(block, [block.entries])
@@ -241,8 +239,7 @@ class ActiveSegment:
         """Append records encoded for this segment, of these entries and figures; after an error nothing of them
         remains.
         """
-        if self._space.ahead and block.position > self._space.end:
-            self._space.extend(self._written, block.position)
+        self._space.reserve(self._written, block.position)
         self._settled = False
         self._write_last(data, self._written)
         self._index.add_block(block, [entries])
@@ -253,7 +250,7 @@ class ActiveSegment:
         return encode_rows(cells, self._place(), self.tally.marks)
 
     def _place(self) -> Place:
-        """Return where the next record is written, after the published ones."""
+        """Return where the next bytes are written, after the published records: first those of what is buffered."""
         return Place(self._published - self.entry.base_offset, self.reader.size, self.entry.salt)
 
     def _publish(self) -> None:

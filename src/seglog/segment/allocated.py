@@ -31,12 +31,16 @@ class Space:
         self._files = files
         self._limit = limit
 
-    def extend(self, written: int, needed: int) -> None:
-        """Write zeros after `written`, the end of the records, to beyond `needed`, unless a record needs more space.
+    def reserve(self, written: int, needed: int) -> None:
+        """Make sure of zeros from `written`, the end of the records, to `needed`, if space is allocated ahead.
+
+        A record that needs more than is allocated at a time gets none.
 
         They are no change of the log, and no append depends on them: after an error, such as a full disk, the space is
         given back, and the rest of the segment grows with its records.
         """
+        if not self.ahead or needed <= self.end:
+            return
         stop = min(written + self.ahead, self._limit)
         if stop < needed:
             return

@@ -7,8 +7,7 @@ encoder and decoder.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -18,6 +17,7 @@ from seglog.format.index import MarkBuilder
 from seglog.parallel.calls import THREADS, Ahead
 from seglog.segment.reader import SegmentReader
 from seglog.segment.stats import Block, Place
+from seglog.storage.base import Buffer
 
 WHOLE_BYTES = 64 * 1024  # a batch up to this size is encoded in one step, into memory of its own
 PIECE_BYTES = 2 * 1024 * 1024
@@ -35,13 +35,7 @@ AHEAD_BATCHES = THREADS + 2  # one more than are in work, so that no thread wait
 
 
 class Encoder(Protocol):
-    """A batch prepared for encoding, such as `seglog.arrow.encodable.EncodableRows`.
-
-    cells: where its rows are, as kernels take it; ends: the encoded sizes of groups of rows, by `kernels.extent`.
-    """
-
-    cells: Any
-    ends: Any
+    """A batch prepared for encoding, such as `seglog.arrow.encodable.EncodableRows`."""
 
     def bytes_before(self, row: int) -> int:
         """Return the encoded size of the rows before `row`."""
@@ -58,34 +52,76 @@ class Encoder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """A short batch, encoded in one step; to its caller the same as `Encoding`."""
-
-    data: memoryview
-    described: Block
+class Encoded(Protocol):
+    """The encoding of a batch for a store: iterating yields the bytes to write next, then the rest is known."""
 
     def __iter__(self) -> Iterator[memoryview]:
-        return iter((self.data,))
+        """Return the pieces, each valid until the next one."""
+        ...
 
     @property
-    def entries(self) -> list[bytes | memoryview]:
-        """The entries, as one part."""
-        return [self.described.entries]
+    def entries(self) -> Sequence[Buffer]:
+        """The index entries of the records, in parts."""
+        ...
 
     def block(self) -> Block:
-        """Describe the records."""
-        return self.described
+        """Describe the records, but for their entries."""
+        ...
 
 
-def encoding(batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> Whole | Encoding:
-    """Return the encoding of rows start..stop of a batch for a store; marks: the state to continue from."""
-    length = batch.bytes_before(stop) - batch.bytes_before(start)
-    if length <= WHOLE_BYTES:
-        from seglog.segment.kernel_encode import encode_whole  # noqa: PLC0415 - a caller with a batch has loaded it
+def encoding(batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> Encoded:
+    """Return the encoding of rows start..stop, of which the first goes to `place`.
 
-        return Whole(*encode_whole(batch.cells, batch.ends, start, stop, length, place, marks))
+    marks: the state to continue from; it is not changed.
+    """
+    if batch.bytes_before(stop) - batch.bytes_before(start) <= WHOLE_BYTES:
+        return Whole(batch, start, stop, place, marks)
     return Encoding(batch, start, stop, place, marks)
+
+
+class Whole:
+    """The encoding of a short batch, in one step and memory of its own."""
+
+    def __init__(self, batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> None:
+        import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
+
+        from seglog.kernels.layout import MarksState  # noqa: PLC0415 - as above
+
+        self._data = np.empty(batch.bytes_before(stop) - batch.bytes_before(start), np.uint8)
+        self._rows = stop - start
+        self._found = batch.encode(
+            start,
+            stop,
+            out=self._data,
+            relative=place.relative,
+            position=place.position,
+            salt=place.salt,
+            marks_state=MarksState(marks.interval, *marks.state),
+        )
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return iter((self._data.data,))
+
+    @property
+    def entries(self) -> list[memoryview]:
+        """See `Encoded`."""
+        return [self._found.entries]
+
+    def block(self) -> Block:
+        """See `Encoded`."""
+        found = self._found
+        return Block(
+            self._rows,
+            0,
+            0,
+            b"",
+            found.marks.tobytes(),
+            found.marks_state[1:],
+            found.tombstones,
+            found.min_timestamp,
+            found.max_timestamp,
+            None,
+        )
 
 
 class Piece(NamedTuple):
@@ -176,7 +212,7 @@ class Encoding:
     @property
     def entries(self) -> list[memoryview]:
         """Views of the encoders' output: allocating memory for copies would take noticeable time."""
-        return [encoded.entries.view("u1").data for encoded in self._encoded]
+        return [encoded.entries for encoded in self._encoded]
 
     def _room(self, number: int) -> Any:
         """Return the buffer of a piece, from the first byte that is written with it."""
@@ -229,12 +265,10 @@ class Encoding:
             return pieces[0].marks.tobytes(), pieces[0].marks_state.max_timestamp
         import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
 
-        from seglog.kernels.layout import MARK  # noqa: PLC0415 - as above
-
         newest = np.maximum.accumulate([self._newest, *(piece.marks_state.max_timestamp for piece in pieces)])
-        marks = np.concatenate([piece.marks.view(np.int64) for piece in pieces]).view(MARK)  # slow on separate fields
-        times = marks["max_timestamp"]  # the maximum before each mark, within its piece
-        np.maximum(times, newest[:-1].repeat([piece.marks.size for piece in pieces]), out=times)
+        marks = np.concatenate([piece.marks for piece in pieces])
+        times = marks[:, 0]  # the maximum before each mark, within its piece
+        np.maximum(times, newest[:-1].repeat([len(piece.marks) for piece in pieces]), out=times)
         return marks.tobytes(), int(newest[-1])
 
 

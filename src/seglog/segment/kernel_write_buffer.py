@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from seglog.format.index import MarkBuilder
+from seglog.kernels import encode as kernel
 from seglog.kernels.extent import STEP, measure
+from seglog.kernels.layout import MarksState
 from seglog.kernels.rows import Cells, Column, Rows
-from seglog.segment.kernel_encode import encode_whole
 from seglog.segment.stats import Block, Place
 
 Array = np.ndarray[Any, Any]
@@ -25,7 +26,23 @@ def encode_by_kernels(columns: list[list[Any]], place: Place, marks: MarkBuilder
     rows = Rows(_column(times), _cells(keys, owners), _cells(headers, owners), _cells(values, owners))
     ends = np.empty(-(-count // STEP) + 1, np.int64)
     measure(rows, count, ends)
-    return encode_whole(rows, ends, 0, count, int(ends[-1]), place, marks)
+    out, entries = np.empty(ends[-1], np.uint8), np.empty((count, 2), np.uint64)
+    found, target = np.empty((count, 2), np.int64), kernel.Place(place.relative, place.position, np.uint64(place.salt))
+    state = MarksState(marks.interval, *marks.state)
+    length, marked, state, summary = kernel.encode(rows, ends, 0, count, target, state, out, out.size, entries, found)
+    tombstones, low, high = summary
+    return out.data, Block(
+        count,
+        place.position + length,
+        0,
+        entries.data.cast("B"),
+        found[:marked].tobytes(),
+        state[1:],
+        tombstones,
+        low,
+        high,
+        None,
+    )
 
 
 def _column(words: Array, *, stride: int = 8) -> Column:

@@ -351,7 +351,7 @@ class Struct(Kind):
         runs: list[list[Field]] = []
         for one in self.fields:
             if one.is_in(form.version) and one.tag is None:
-                if runs and _fixed([*runs[-1], one]):
+                if runs and _fixed([runs[-1][0], one]):
                     runs[-1].append(one)
                 else:
                     runs.append([one])
