@@ -110,6 +110,24 @@ writer.close()
 print(seglog.verify(path).ok)
 """
 
+WITHIN_A_SUSPENSION = """
+from seglog.storage.local_file import LocalFile
+from seglog.testing.internals import files_of
+suspend, children = LocalFile.suspend, []
+def fork_before(file, reopened):
+    if not children:
+        children.append(os.fork())
+    suspend(file, reopened)
+writer = seglog.open(path)
+writer.append(b"before")
+LocalFile.suspend = fork_before
+files_of(writer).suspend()
+if not children[0]:
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+print(writer.append(b"after"), writer.read(0).value)
+"""
+
 
 @pytest.mark.parametrize("mode", ["a", "r"])
 def test_a_child_reads_though_another_thread_held_the_locks_at_the_fork(path: Path, script: Any, mode: str) -> None:
@@ -122,6 +140,10 @@ def test_a_child_that_closes_a_reader_leaves_the_lease_to_its_parent_and_takes_i
 
 def test_a_child_forked_in_the_middle_of_a_batch_waits_for_no_thread_of_its_parent(path: Path, script: Any) -> None:
     assert script(START + WITHIN_A_BATCH, path, "a") == "7\nTrue\n"
+
+
+def test_a_child_forked_while_its_parent_closes_idle_files_returns_from_that_call(path: Path, script: Any) -> None:
+    assert script(START + WITHIN_A_SUSPENSION, path, "a") == "7\n1 b'before'\n"
 
 
 WITHIN_A_STREAM = """

@@ -34,15 +34,15 @@ class OpenFiles:
           never be reported;
         - the next call of any thread opens the files again and calls `_register`.
         """
-        state = self._state
-        if self._kept or state.reentered() or not state.mutex.acquire(blocking=False):
+        state, mutex = self._state, self._state.mutex  # a child forked meanwhile gets another one
+        if self._kept or state.reentered() or not mutex.acquire(blocking=False):
             return False
         try:
             return state.closed or state.change(self._suspend_active)
         except SeglogError:
             return False  # writing has ended, perhaps because this sync failed
         finally:
-            state.mutex.release()
+            mutex.release()
             if state.closing:
                 with suppress(SeglogError):  # the log that needs the descriptors must not get this error
                     state.close_now()

@@ -50,7 +50,8 @@ class ActiveFiles:
         not report what was lost. The caller ensures that no thread writes meanwhile.
         """
         files = [file for file in (self.store, self.index) if isinstance(file, SuspendableFile)]
-        if len(files) < 2 or not self._syncing.acquire(blocking=False):
+        syncing = self._syncing  # a child forked meanwhile gets another one
+        if len(files) < 2 or not syncing.acquire(blocking=False):
             return False
         try:
             if self.failure is not None:
@@ -62,7 +63,7 @@ class ActiveFiles:
         except StorageError:
             return False  # a file could not be looked at, and was not closed
         finally:
-            self._syncing.release()
+            syncing.release()
         return True
 
     def reopen(self) -> None:
