@@ -7,6 +7,7 @@ import json
 import time
 from contextlib import ExitStack
 
+import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
@@ -59,14 +60,19 @@ def test_a_connection_that_waits_again_comes_after_the_others_and_in_a_later_tur
     assert asyncio.run(run()) == ["again", "once", 0, "again", 1, "again", 2, 3]
 
 
-def test_a_small_request_waits_for_its_turn_though_the_budget_of_waiting_bytes_is_used_up():
+def answer_without_room_for_waiting_bytes(request):
+    """Return the answer of a server whose turn never comes, and which has no memory for what waits for it."""
+
     class Protocol(BoundedProtocol):
         turns, memory = Turns(), Memory(1000)
 
     async def app(_scope, receive, send):
-        body = (await receive())["body"]
+        more, size = True, 0
+        while more:
+            message = await receive()
+            size, more = size + len(message["body"]), message["more_body"]
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": b"%d bytes" % size})
 
     async def run():
         loop = asyncio.get_running_loop()
@@ -83,18 +89,39 @@ def test_a_small_request_waits_for_its_turn_though_the_budget_of_waiting_bytes_i
 
         again(0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\none")
+        writer.write(request)
         answer = await reader.read()
         ended.set()
         writer.close()
         await writer.wait_closed()
         server.close()
         await server.wait_closed()
-        return answer
+        return answer, Protocol.memory.held["pipelines"] - 1000
 
-    answer = asyncio.run(run())
+    return asyncio.run(run())
+
+
+def post(size):
+    return b"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % size
+
+
+@pytest.mark.parametrize("size", [3, 5000, 60_000])
+def test_a_request_of_known_length_is_answered_though_the_budget_of_waiting_bytes_is_used_up(size):
+    answer, _ = answer_without_room_for_waiting_bytes(post(size) + b"x" * size)
     assert answer.startswith(b"HTTP/1.1 200")
-    assert b"one" in answer
+    assert b"%d bytes" % size in answer
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [POST + b"1\r\nx\r\n" * 9000, post(3)[:-2] + b"X: " + b"x" * 9000 + b"\r\n\r\none"],
+    ids=["tiny chunks", "a long head"],
+)
+def test_a_request_for_which_no_memory_is_left_is_refused_with_an_answer(request_bytes):
+    answer, left = answer_without_room_for_waiting_bytes(request_bytes)
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"retry-after" in answer
+    assert left == 0
 
 
 def test_bodies_of_tiny_chunks_that_are_sent_at_once_arrive_whole(shared):

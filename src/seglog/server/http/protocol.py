@@ -103,7 +103,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def _parse(self, data: bytes, position: int, until: float) -> None:
         """Parse from `position` to the end of a request that needs an answer; refuse an endless head.
 
-        until: the time to stop, after at least one piece, as `Turns` gives it.
+        until: the time to stop, after at least one piece, as `Turns` gives it. A body of known length does not wait:
+        it is copied, not parsed.
         """
         while position < len(data) and not (self._is_busy or self._refused or self.transport.is_closing()):
             end = self._piece_end(data, position)
@@ -112,7 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
             data, position = (data, end) if again is None else (again + data[end:], 0)
             if self._unparsed > HEAD_BYTES:
                 self._refuse(431, "the request head is larger than 64 KiB")
-            if time.monotonic() >= until:
+            if time.monotonic() >= until and not self._left:
                 break
         if self._refused or self.transport.is_closing():
             self._keep_waiting(b"", 0)
@@ -163,9 +164,18 @@ class BoundedProtocol(HttpToolsProtocol):
             fits = more < 0 or self.memory.has_room("pipelines", more)
             self.memory.change("pipelines", more)
             if not fits:
-                self._drop("too many pipelined requests")
-        if size:
+                self._refuse_waiting()
+        if self._waiting:
             self.flow.pause_reading()
+
+    def _refuse_waiting(self) -> None:
+        """Refuse what waits to be parsed: the server has no memory for it."""
+        if self._is_busy:
+            self._drop("too many pipelined requests")
+            return
+        self._refuse(503, "too many requests wait to be parsed; retry in a moment")
+        self._keep_waiting(b"", 0)
+        self.flow.resume_reading()  # to the end of what the peer sends, or until `_linger` is over
 
     def _drop(self, text: str) -> None:
         """Close the connection without an answer: one is being written already."""
