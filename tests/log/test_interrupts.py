@@ -90,10 +90,12 @@ def test_what_waited_to_be_written_at_an_interrupt_is_there_once_the_log_is_clos
             kept = [record.value for record in left.scan()]
         assert kept == [*before, *during][: len(kept)], f"interrupted at moment {moment}"
         assert len(kept) >= acknowledged, f"interrupted at moment {moment}"
-    assert moment > 3, "nothing was interrupted at all"
+    assert moment > (3 if within == "active_index.py" else 5), "nothing was interrupted at all"
 
 
-@pytest.mark.parametrize("within", ["active_index.py", "active_files.py", "lookup.py", "syncer.py", "writer_state.py"])
+@pytest.mark.parametrize(
+    "within", ["active.py", "active_index.py", "active_files.py", "lookup.py", "syncer.py", "writer_state.py"]
+)
 def test_an_interrupt_of_a_sync_leaves_a_log_that_is_right_or_refuses(within: str) -> None:
     moment, struck, poisoned = 0, True, 0
     while struck:
@@ -111,8 +113,8 @@ def test_an_interrupt_of_a_sync_leaves_a_log_that_is_right_or_refuses(within: st
             assert left.verify().ok, f"interrupted at moment {moment}"
             assert [record.value for record in left.scan()] == [b"%d" % number for number in range(left.next_offset)]
             assert left.next_offset >= 3
-    assert moment > 3, "nothing was interrupted at all"
-    assert poisoned or within in ("active_files.py", "syncer.py", "writer_state.py"), (
+    assert moment > (2 if within == "active.py" else 3), "nothing was interrupted at all"
+    assert poisoned or within in ("active.py", "active_files.py", "syncer.py", "writer_state.py"), (
         "no interrupt came within the bookkeeping"
     )
 

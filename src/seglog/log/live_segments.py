@@ -339,12 +339,8 @@ class LiveSegments:
             recovery = TailRecovery(
                 self._storage, entry, config.index_interval_bytes, allocates=config.allocate_bytes > 0
             )
-            self.active = recovery.run(self._growth)
+            self.active = recovery.run(Growth.of(config))
         self._show()
-
-    @property
-    def _growth(self) -> Growth:
-        return Growth(self.config.buffer_bytes, self.segment_bytes, self.config.allocate_bytes)
 
     # --- the next active segment --------------------------------------------------------------------------------
 
@@ -371,8 +367,8 @@ class LiveSegments:
         old.settled = False
         try:
             store = create_segment(self._storage, entry, self.catalog.current.log_id)
-            interval = self.config.index_interval_bytes
-            active = ActiveSegment.start(self._storage, entry, store, interval=interval, growth=self._growth)
+            interval, growth = self.config.index_interval_bytes, Growth.of(self.config)
+            active = ActiveSegment.start(self._storage, entry, store, interval=interval, growth=growth)
             must_sync(self._storage.sync_directory)
             self.catalog.install(manifest)
         except StorageError:

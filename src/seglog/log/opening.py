@@ -302,7 +302,7 @@ class _Opening:
         self._check_sealed(manifest.segments[:-1])
         allocates = wanted.allocate_bytes > 0 or manifest.config.allocate_bytes > 0
         recovery = TailRecovery(self.storage, manifest.active, wanted.index_interval_bytes, allocates=allocates)
-        active = recovery.run(Growth(wanted.buffer_bytes, wanted.segment_bytes, wanted.allocate_bytes))
+        active = recovery.run(Growth.of(wanted))
         self.events += recovery.events
         next_file = self._set_orphans_aside(manifest)
         remove_own(self.storage)

@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from seglog.config import MAX_OFFSET, MAX_STORE_BYTES
+from seglog.config import MAX_OFFSET, MAX_STORE_BYTES, LogConfig
 from seglog.errors import LogPoisoned, StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, NATIVE, Rules, encode_headers, record_length, seal_head
@@ -48,6 +48,11 @@ class Growth(NamedTuple):
     buffer_bytes: int = 0
     segment_bytes: int = MAX_STORE_BYTES
     allocate_bytes: int = 0
+
+    @classmethod
+    def of(cls, config: LogConfig) -> Growth:
+        """Return that of a log."""
+        return cls(config.buffer_bytes, config.segment_bytes, config.allocate_bytes)
 
 
 PLAIN = Growth()  # nothing waits, and no space is allocated

@@ -32,12 +32,11 @@ class Space:
         self._limit = limit
 
     def reserve(self, written: int, needed: int) -> None:
-        """Make sure of zeros from `written`, the end of the records, to `needed`, if space is allocated ahead.
+        """Before records are written up to position `needed`, write zeros from `written` on, where the last one ends.
 
-        A record that needs more than is allocated at a time gets none.
-
-        They are no change of the log, and no append depends on them: after an error, such as a full disk, the space is
-        given back, and the rest of the segment grows with its records.
+        Nothing is written if the log allocates no space, has enough, or allocates less at a time than is needed. Zeros
+        are no change of the log, and no append depends on them: after an error, such as a full disk, the space is given
+        back, and the rest of the segment grows with its records.
         """
         if not self.ahead or needed <= self.end:
             return

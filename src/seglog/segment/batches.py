@@ -19,7 +19,6 @@ from seglog.segment.reader import SegmentReader
 from seglog.segment.stats import Block, Place
 from seglog.storage.base import Buffer
 
-WHOLE_BYTES = 64 * 1024  # a batch up to this size is encoded in one step, into memory of its own
 PIECE_BYTES = 2 * 1024 * 1024
 BUFFER_BYTES = PIECE_BYTES + 64 * 1024  # for a piece whose last record is not longer than this
 BUFFERS = THREADS + 2  # one for each thread, one ready, one being written: more would not fit the CPU caches
@@ -69,61 +68,6 @@ class Encoded(Protocol):
         ...
 
 
-def encoding(batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> Encoded:
-    """Return the encoding of rows start..stop, of which the first goes to `place`.
-
-    marks: the state to continue from; it is not changed.
-    """
-    if batch.bytes_before(stop) - batch.bytes_before(start) <= WHOLE_BYTES:
-        return Whole(batch, start, stop, place, marks)
-    return Encoding(batch, start, stop, place, marks)
-
-
-class Whole:
-    """The encoding of a short batch, in one step and memory of its own."""
-
-    def __init__(self, batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> None:
-        import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
-
-        from seglog.kernels.layout import MarksState  # noqa: PLC0415 - as above
-
-        self._data = np.empty(batch.bytes_before(stop) - batch.bytes_before(start), np.uint8)
-        self._rows = stop - start
-        self._found = batch.encode(
-            start,
-            stop,
-            out=self._data,
-            relative=place.relative,
-            position=place.position,
-            salt=place.salt,
-            marks_state=MarksState(marks.interval, *marks.state),
-        )
-
-    def __iter__(self) -> Iterator[memoryview]:
-        return iter((self._data.data,))
-
-    @property
-    def entries(self) -> list[memoryview]:
-        """See `Encoded`."""
-        return [self._found.entries]
-
-    def block(self) -> Block:
-        """See `Encoded`."""
-        found = self._found
-        return Block(
-            self._rows,
-            0,
-            0,
-            b"",
-            found.marks.tobytes(),
-            found.marks_state[1:],
-            found.tombstones,
-            found.min_timestamp,
-            found.max_timestamp,
-            None,
-        )
-
-
 class Piece(NamedTuple):
     """Rows first..last of a batch; their records are at positions begin..end; the next mark is due from `next_mark` on.
 
@@ -167,35 +111,88 @@ def _aligned(size: int) -> Any:
     return room[before : before + size]
 
 
+def encoding(batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> Encoded:
+    """Return the encoding of rows start..stop, of which the first goes to `place`.
+
+    marks: the state to continue from; it is not changed.
+    """
+    pieces = _pieces(batch, start, stop, place.position, marks)
+    return Whole(batch, pieces[0], place, marks) if len(pieces) == 1 else Encoding(batch, pieces, place, marks)
+
+
+class Whole:
+    """The encoding of a batch in one piece, from the segment's own maximum timestamp on."""
+
+    def __init__(self, batch: Encoder, piece: Piece, place: Place, marks: MarkBuilder) -> None:
+        self._batch = batch
+        self._piece = piece
+        self._place = place
+        self._interval = marks.interval
+        self._newest = marks.max_timestamp
+        self._found: Any = None
+
+    def __iter__(self) -> Iterator[memoryview]:
+        from seglog.kernels.layout import MarksState  # noqa: PLC0415 - loaded with the batch
+
+        piece, place = self._piece, self._place
+        length, before = piece.end - piece.begin, piece.begin % ALIGNED
+        buffers = _Buffers.take(1, ALIGNED + length)
+        try:
+            room = buffers[0][before : before + length]
+            self._found = self._batch.encode(
+                piece.first,
+                piece.last,
+                out=room,
+                relative=place.relative,
+                position=place.position,
+                salt=place.salt,
+                marks_state=MarksState(self._interval, piece.next_mark, self._newest),
+            )
+            yield room.data
+        finally:
+            _Buffers.give_back(buffers)
+
+    @property
+    def entries(self) -> list[memoryview]:
+        """See `Encoded`."""
+        return [self._found.entries]
+
+    def block(self) -> Block:
+        """See `Encoded`."""
+        found = self._found
+        return Block(
+            self._piece.last - self._piece.first,
+            0,
+            0,
+            b"",
+            found.marks.tobytes(),
+            found.marks_state[1:],
+            found.tombstones,
+            found.min_timestamp,
+            found.max_timestamp,
+            None,
+        )
+
+
 class Encoding:
-    """The encoding of rows start..stop for a store, in independent pieces and a ring of buffers.
+    """The encoding of a batch in several independent pieces, in a ring of buffers.
 
-    The first row goes to `place`. Iterating yields the bytes to write next, valid
-    until the next step; other threads encode the following pieces meanwhile.
-
-    entries: of the records whose bytes were yielded, one view for each piece.
+    While the bytes of one piece are written, other threads encode the following ones.
     """
 
-    def __init__(self, batch: Encoder, start: int, stop: int, place: Place, marks: MarkBuilder) -> None:
+    def __init__(self, batch: Encoder, pieces: list[Piece], place: Place, marks: MarkBuilder) -> None:
         self._batch = batch
         self._salt = place.salt
         self._interval = marks.interval
         self._newest = marks.max_timestamp
-        self._first_offset = place.relative - start  # of row 0
-        self._pieces = _pieces(batch, start, stop, place.position, marks)
-        longest = ALIGNED + max(piece.end - piece.block for piece in self._pieces)
+        self._first_offset = place.relative - pieces[0].first  # of row 0
+        self._pieces = pieces
+        longest = ALIGNED + max(piece.end - piece.block for piece in pieces)
         most = BUFFERS if longest <= BUFFER_BYTES else 2
-        self._buffers = _Buffers.take(min(most, len(self._pieces)), longest)
+        self._buffers = _Buffers.take(min(most, len(pieces)), longest)
         self._encoded: list[Any] = []
 
     def __iter__(self) -> Iterator[memoryview]:
-        if len(self._pieces) == 1:
-            try:
-                self._encoded.append(self._encode(0))
-                yield self._block_bytes(0)
-            finally:
-                _Buffers.give_back(self._buffers)
-            return
         pieces, room, ahead = len(self._pieces), len(self._buffers), Ahead()
         try:
             for number in range(room):
@@ -211,7 +208,7 @@ class Encoding:
 
     @property
     def entries(self) -> list[memoryview]:
-        """Views of the encoders' output: allocating memory for copies would take noticeable time."""
+        """See `Encoded`. Views of the encoders' output: allocating memory for copies would take noticeable time."""
         return [encoded.entries for encoded in self._encoded]
 
     def _room(self, number: int) -> Any:
@@ -221,7 +218,7 @@ class Encoding:
     def _encode(self, number: int) -> Any:
         from seglog.kernels.layout import NO_TIMESTAMP, MarksState  # noqa: PLC0415 - loaded with the batch
 
-        piece, newest = self._pieces[number], self._newest if len(self._pieces) == 1 else NO_TIMESTAMP
+        piece = self._pieces[number]
         return self._batch.encode(
             piece.first,
             piece.last,
@@ -229,7 +226,7 @@ class Encoding:
             relative=self._first_offset + piece.first,
             position=piece.begin,
             salt=self._salt,
-            marks_state=MarksState(self._interval, piece.next_mark, newest),
+            marks_state=MarksState(self._interval, piece.next_mark, NO_TIMESTAMP),
         )
 
     def _block_bytes(self, number: int) -> memoryview:
@@ -242,7 +239,7 @@ class Encoding:
         return data
 
     def block(self) -> Block:
-        """Describe the records, after all of them were yielded; their entries are separate."""
+        """See `Encoded`."""
         pieces = self._encoded
         marks, newest = self._marks()
         return Block(
@@ -261,8 +258,6 @@ class Encoding:
     def _marks(self) -> tuple[bytes, int]:
         """Return the marks of all pieces, each with the maximum timestamp of everything before it, and the last one."""
         pieces = self._encoded
-        if len(pieces) == 1:  # it was encoded from the segment's own maximum on
-            return pieces[0].marks.tobytes(), pieces[0].marks_state.max_timestamp
         import numpy as np  # noqa: PLC0415 - a caller with a batch has loaded numpy and the kernels
 
         newest = np.maximum.accumulate([self._newest, *(piece.marks_state.max_timestamp for piece in pieces)])
