@@ -39,6 +39,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(SHORT_LIVED))
 
 HERE = Path(__file__).parent
 SECOND = 1_000_000
+LONGEST_ID = 1000
 STARTED = time.time()
 
 
@@ -48,6 +49,11 @@ def tell() -> proofs.Tell:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a long id: pytest keeps it in the environment, with which no process can be started then."""
+    assert len(item.nodeid) < LONGEST_ID, f"give the parameters of {item.nodeid[:100]} short ids"
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test before its fixtures are made if a program that it needs is missing."""
     for marker in item.iter_markers("needs"):

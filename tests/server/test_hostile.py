@@ -93,14 +93,20 @@ def test_one_who_asks_for_another_protocol_is_served_in_this_one(shared, http, h
     assert status_of(say(shared, f"GET /ready HTTP/1.1\r\n{HOST}{header}\r\n\r\n")) == 200
 
 
-@pytest.mark.parametrize("part", ["X: " + "a" * 100_000, "X: a\r\n" * 20_000, "GET /" + "a" * 100_000])
+@pytest.mark.parametrize(
+    "part",
+    ["X: " + "a" * 100_000, "X: a\r\n" * 20_000, "GET /" + "a" * 100_000],
+    ids=["a header", "headers", "a target"],
+)
 def test_a_head_that_is_too_large_is_431(shared, part):
     begin = "" if part.startswith("GET") else f"GET /ready HTTP/1.1\r\n{HOST}"
     with shared.connection() as wire:
         assert wire.send(begin, part).answer()[0] == 431
 
 
-@pytest.mark.parametrize("rest", ["0\r\nX: " + "a" * 200_000, "1;" + "x" * 200_000, "0" * 200_000])
+@pytest.mark.parametrize(
+    "rest", ["0\r\nX: " + "a" * 200_000, "1;" + "x" * 200_000, "0" * 200_000], ids=["trailer", "extension", "length"]
+)
 def test_an_endless_trailer_or_chunk_extension_is_cut_off(shared, http, rest):
     before = http.get("/index_bounds").json()
     with shared.connection() as wire:

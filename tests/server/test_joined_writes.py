@@ -26,6 +26,9 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     abort = close
 
 
@@ -34,7 +37,7 @@ def sent_after(act: Callable[[JoinedTransport], None], *, turns: int = 1) -> lis
 
     async def run() -> list[bytes]:
         wire = Wire()
-        act(JoinedTransport(wire, asyncio.get_running_loop()))
+        act(JoinedTransport(wire, asyncio.get_running_loop(), 20.0))
         for _ in range(turns):
             await asyncio.sleep(0)
         return [*wire.sent]

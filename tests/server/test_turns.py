@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from seglog.server.http.protocol import BoundedProtocol
 from seglog.server.http.turns import Turns
 from seglog.server.runtime.memory import Memory
+from tests.server.in_process import serving
 
 POST = b"POST /records HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -60,45 +59,53 @@ def test_a_connection_that_waits_again_comes_after_the_others_and_in_a_later_tur
     assert asyncio.run(run()) == ["again", "once", 0, "again", 1, "again", 2, 3]
 
 
-def answer_without_room_for_waiting_bytes(request):
-    """Return the answer of a server whose turn never comes, and which has no memory for what waits for it."""
+def answers_without_room_for_waiting_bytes(app, *pieces):
+    """Return what a server answers whose turn never comes, and which has no memory for what waits for it.
+
+    The second piece of a request is sent when an answer has begun.
+    """
 
     class Protocol(BoundedProtocol):
         turns, memory = Turns(), Memory(1000)
 
-    async def app(_scope, receive, send):
-        more, size = True, 0
-        while more:
-            message = await receive()
-            size, more = size + len(message["body"]), message["more_body"]
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"%d bytes" % size})
-
     async def run():
-        loop = asyncio.get_running_loop()
-        config = uvicorn.Config(app, http=Protocol, lifespan="off", log_config=None)
-        config.load()
-        parts = {"config": config, "server_state": ServerState(), "app_state": {}}
-        server = await loop.create_server(lambda: Protocol(**parts), "127.0.0.1")
         Protocol.memory.change("pipelines", 1000)
         ended = asyncio.Event()
 
         def again(_):
             if not ended.is_set():
-                Protocol.turns.wait(loop, again)
+                Protocol.turns.wait(asyncio.get_running_loop(), again)
 
         again(0)
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        writer.write(request)
-        answer = await reader.read()
-        ended.set()
-        writer.close()
-        await writer.wait_closed()
-        server.close()
-        await server.wait_closed()
+        async with serving(Protocol, app) as (address, _):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(pieces[0])
+            answer = await reader.read(1) if pieces[1:] else b""
+            writer.writelines(pieces[1:])
+            with suppress(ConnectionResetError):
+                while piece := await reader.read(65536):
+                    answer += piece
+            ended.set()
+            writer.close()
+            with suppress(ConnectionResetError):
+                await writer.wait_closed()
         return answer, Protocol.memory.held["pipelines"] - 1000
 
     return asyncio.run(run())
+
+
+async def echo_size(_scope, receive, send):
+    more, size = True, 0
+    while more:
+        message = await receive()
+        size, more = size + len(message["body"]), message["more_body"]
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"%d bytes" % size})
+
+
+async def refuse_early(_scope, _receive, send):
+    await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"4")]})
+    await send({"type": "http.response.body", "body": b"none"})
 
 
 def post(size):
@@ -107,7 +114,7 @@ def post(size):
 
 @pytest.mark.parametrize("size", [3, 5000, 60_000])
 def test_a_request_of_known_length_is_answered_though_the_budget_of_waiting_bytes_is_used_up(size):
-    answer, _ = answer_without_room_for_waiting_bytes(post(size) + b"x" * size)
+    answer, _ = answers_without_room_for_waiting_bytes(echo_size, post(size) + b"x" * size)
     assert answer.startswith(b"HTTP/1.1 200")
     assert b"%d bytes" % size in answer
 
@@ -118,9 +125,17 @@ def test_a_request_of_known_length_is_answered_though_the_budget_of_waiting_byte
     ids=["tiny chunks", "a long head"],
 )
 def test_a_request_for_which_no_memory_is_left_is_refused_with_an_answer(request_bytes):
-    answer, left = answer_without_room_for_waiting_bytes(request_bytes)
+    answer, left = answers_without_room_for_waiting_bytes(echo_size, request_bytes)
     assert answer.startswith(b"HTTP/1.1 503")
     assert b"retry-after" in answer
+    assert left == 0
+
+
+@pytest.mark.parametrize("rest", [b"1\r\nx\r\n" * 9000, b"no chunk\r\n"], ids=["no memory", "not valid"])
+def test_a_request_that_is_answered_before_its_end_gets_no_second_answer(rest):
+    answer, left = answers_without_room_for_waiting_bytes(refuse_early, POST + b"1\r\nx\r\n", rest)
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert answer.count(b"HTTP/1.1") == 1
     assert left == 0
 
 

@@ -17,9 +17,11 @@ SMALL_BYTES = 64 * 1024
 class JoinedTransport:
     """A transport that delays a short write until the next one, or until the event loop's turn ends."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, idle_seconds: float) -> None:
+        """idle_seconds: how long a peer has to read what is left after `close`."""
         self._transport = transport
         self._loop = loop
+        self._idle_seconds = idle_seconds
         self._held = b""
         self._awaits_turn = False
 
@@ -44,9 +46,11 @@ class JoinedTransport:
                 self._loop.call_soon(self._turn_over)
 
     def close(self) -> None:
-        """Send delayed data, then close."""
+        """Send delayed data, then close, soon even if the peer reads no further: closing alone waits for it."""
         self._send_held()
         self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(self._idle_seconds, self._transport.abort)
 
     def _turn_over(self) -> None:
         self._awaits_turn = False

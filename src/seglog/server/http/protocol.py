@@ -69,7 +69,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn does
         """Start the timer for the head; refuse the connection if there are too many."""
-        super().connection_made(cast("asyncio.Transport", JoinedTransport(transport, self.loop)))
+        super().connection_made(cast("asyncio.Transport", JoinedTransport(transport, self.loop, self.idle_seconds)))
         self.flow = _Flow(self.transport, self)
         too_many = len(self.connections) - self.most_connections
         if too_many > max(self.most_connections // REFUSED_SHARE, REFUSED_LEAST):
@@ -307,12 +307,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._lingering = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def _refuse(self, status: int, text: str) -> None:
-        """Answer, unless an answer is under way, and stop reading."""
+        """Answer, unless the request has an answer or one is under way, and stop reading."""
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
         if self.told is not None:
             self.told(status, text)
+        if self._lingering is not None:  # answered before its end
+            return
         in_body = not self._is_answered and not self._in_head and not self.pipeline and not self.cycle.response_started
         if in_body:  # the reader of the body learns that the rest will not come
             self.cycle.disconnected = True

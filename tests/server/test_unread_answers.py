@@ -1,0 +1,40 @@
+"""A connection that is closed while its peer does not read the rest of an answer ends nevertheless."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing
+
+import pytest
+
+from seglog.server.http.protocol import BoundedProtocol
+from tests.server.in_process import serving
+from tests.waiting import until
+
+BODY = b"x" * 50_000  # less than the high-water mark of a transport, so no timer of flow control runs
+
+
+async def answer(_scope, _receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": BODY})
+
+
+@pytest.mark.parametrize("header", [b"Connection: close\r\n", b""], ids=["closed", "kept alive"])
+def test_a_closed_connection_ends_although_its_peer_does_not_read_the_answer(header):
+    class Protocol(BoundedProtocol):
+        idle_seconds = 0.2
+
+    async def run():
+        async with serving(Protocol, answer, send_buffer=4096, timeout_keep_alive=0) as (address, state):
+            with closing(socket.socket()) as peer:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                peer.connect(address)
+                peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % header)
+                await asyncio.to_thread(until, lambda: any(one.transport.is_closing() for one in state.connections))
+                [one] = state.connections
+                assert one.transport.get_write_buffer_size() > 0
+                assert one._stalled is None
+                await asyncio.to_thread(until, lambda: not state.connections)
+
+    asyncio.run(run())
