@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -93,14 +94,18 @@ class _Buffers:
         """Return `count` numpy arrays of at least `size` bytes."""
         if size > BUFFER_BYTES:
             return [_aligned(size) for _ in range(count)]
-        kept, cls._free = cls._free, []  # in one step: two concurrent batches must not get the same
-        return [*kept, *(_aligned(BUFFER_BYTES) for _ in range(count - len(kept)))][:count]
+        found: list[Any] = []
+        with suppress(IndexError):
+            while len(found) < count:
+                found.append(cls._free.pop())  # in one step: two concurrent batches must not get the same
+        return [*found, *(_aligned(BUFFER_BYTES) for _ in range(count - len(found)))]
 
     @classmethod
     def give_back(cls, buffers: list[Any]) -> None:
         """Keep buffers of the usual size for the next batch."""
-        if buffers[0].size == BUFFER_BYTES and len(buffers) > len(cls._free):
-            cls._free = buffers
+        for one in buffers:
+            if one.size == BUFFER_BYTES and len(cls._free) < BUFFERS:
+                cls._free.append(one)
 
 
 def _aligned(size: int) -> Any:
