@@ -18,6 +18,7 @@ Course = Sequence[tuple[bool, Kept]]
 MET, MISSED, PLAIN, LINE = "#15803d", "#c2410c", "#334155", "#888888"
 ROW_INCHES, HEAD_INCHES = 0.42, 0.9
 COURSE_INCHES = 0.72
+SIZES = ("bytes", "segments")  # what the size of a log is counted in
 mpl.rcParams["svg.hashsalt"] = "seglog"  # the same picture from the same figures
 mpl.rcParams["svg.fonttype"] = "none"
 
@@ -57,24 +58,29 @@ def draw_benchmark(figures: Sequence[Kept], courses: Sequence[Course], path: Pat
 
 
 def draw_growth(figures: Sequence[Kept], path: Path) -> None:
-    """Draw the time of each kind of call by the number of segments, from names "KIND, NUMBER segments"."""
-    lines: dict[str, list[tuple[int, float]]] = {}
+    """Draw the rate of each kind of call by the size of a log, from names "KIND, NUMBER bytes" and "..., segments"."""
+    units = dict[str, dict[str, list[tuple[int, float]]]]()
     for figure in figures:
-        kind, _, size = figure.name.rpartition(", ")
-        number = size.removesuffix(" segments").replace(",", "")
-        if not (kind and number.isdigit() and figure.against.endswith(" segments")):
-            continue
-        few = int(figure.against.removesuffix(" segments"))
-        lines.setdefault(kind, [(few, figure.other)]).append((int(number), figure.ours))
-    canvas = Canvas(figsize=(9, 6), layout="constrained")
-    axis = canvas.subplots()
-    for kind, points in lines.items():
-        numbers, seconds = zip(*sorted(points), strict=True)
-        axis.plot(numbers, [1e3 * one for one in seconds], marker="o", markersize=4, linewidth=1.4, label=kind)
-    axis.set(xscale="log", yscale="log", xlabel="segments", ylabel="ms per call")
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+        least, _, unit = figure.against.partition(" ")
+        kind, _, size = figure.name.removesuffix(f" {unit}").rpartition(", ")
+        if kind and unit in SIZES and size.replace(",", "").isdigit():
+            lines = units.setdefault(unit, {})
+            lines.setdefault(kind, [(_number(least), figure.other)]).append((_number(size), figure.ours))
+    if not units:
+        return
+    canvas = Canvas(figsize=(7 * len(units), 7), layout="constrained")
+    for axis, (unit, lines) in zip(canvas.subplots(1, len(units), squeeze=False)[0], units.items(), strict=True):
+        for kind, points in lines.items():
+            numbers, seconds = zip(*sorted(points), strict=True)
+            axis.plot(numbers, [1 / one for one in seconds], marker="o", markersize=4, linewidth=1.4, label=kind)
+        axis.set(xscale="log", yscale="log", xlabel=f"{unit} of the log", ylabel="calls per second")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
     _save(canvas, path)
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def _course(axis: Any, figure: Kept, over: Course) -> None:

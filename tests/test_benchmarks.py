@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from benchmarks import block_compression, growth, page
+from benchmarks import block_compression, growth, log_size, page
 from benchmarks.__main__ import BENCHMARKS, tell
 from benchmarks.block_compression import BLOCK_HEAD_BYTES, CODECS, Blocks, Stored, decoded, point
 from benchmarks.history import Kept, Run, alike, keep, latest, read_history, regressions, run_of
@@ -238,17 +238,29 @@ def test_what_kafka_says_of_its_cleaner_is_understood():
 
 
 def test_growth_is_drawn_with_a_line_for_each_kind_of_call(tmp_path):
-    sizes = {"a roll": (100, 1000), "an expiry": (100,)}
+    sizes = {"a roll": (100, 1000, "segments"), "an expiry": (100, "segments"), "a scan": (10_000, "bytes")}
     figures = [
-        replace(kept(0.5), name=f"{kind}, {number:,} segments", against="10 segments")
-        for kind, numbers in sizes.items()
+        replace(kept(0.5), name=f"{kind}, {number:,} {unit}", against=f"10 {unit}")
+        for kind, (*numbers, unit) in sizes.items()
         for number in numbers
     ]
     draw_growth([*figures, kept(0.5, name="open 1,000 segments to write")], tmp_path / "lines.svg")
     drawn = (tmp_path / "lines.svg").read_text()
     assert "a roll" in drawn
     assert "an expiry" in drawn
+    assert "a scan" in drawn
+    assert "bytes of the log" in drawn
     assert "to write" not in drawn
+
+
+def test_logs_of_any_length_are_made_and_cut_back_after_what_is_measured(tmp_path):
+    assert log_size.sizes(QUICK) == [10**3, 10**4, 10**5, 10**6, 10**7]
+    with log_size.log_of(tmp_path / "log", 10_000) as log:
+        assert 9_000 < log.size <= 10_000
+        end = log.next_offset
+        for call in log_size.KINDS.values():
+            assert call(log) > 0
+        assert log.next_offset == end
 
 
 def test_logs_of_all_sizes_are_made_and_measured(tmp_path):
