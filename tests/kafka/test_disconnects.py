@@ -7,14 +7,18 @@ import ssl
 import struct
 import subprocess
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 
 import pytest
 
+from seglog.kafka import connection
 from seglog.kafka.connection import AT_ONCE
-from seglog.kafka.messages.core import METADATA, PRODUCE
+from seglog.kafka.messages.core import FETCH, METADATA, PRODUCE
 from seglog.kafka.messages.groups import JOIN_GROUP, LIST_GROUPS
 from seglog.kafka.wire.buffers import Reader, Writer
+from seglog.server.settings import Limits, Settings
+from seglog.testing import kafka as testing
 from seglog.testing.internals import state_of
 from seglog.testing.kafka import KafkaBroker
 from seglog.topic.idempotency.memory import OnceWindow
@@ -223,3 +227,24 @@ def _is_free(lock):
         lock.release()
         return True
     return False
+
+
+def test_an_idle_connection_ends_although_its_client_does_not_read_the_last_response(monkeypatch):
+    monkeypatch.setattr(testing, "Settings", partial(Settings, limits=Limits(idle_seconds=0.2)))
+    monkeypatch.setattr(connection, "IDLE_CONNECTION_SECONDS", 0.4)
+    with KafkaBroker() as kafka, closing(socket.socket()) as client:
+        kafka.broker.create_topic("orders").append(b"x" * 50_000)  # less than a transport holds before it pauses
+        open_ones = kafka._listener._connections
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", int(kafka.address.rpartition(":")[2])))
+        until(lambda: open_ones)
+        [one] = open_ones
+        one._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 100_000}
+        values = {"topics": [{"topic": "orders", "partitions": [part]}], "max_wait_ms": 0, "min_bytes": 1}
+        target, version = Writer(), 11
+        FETCH.request.write(target, {"replica_id": -1, "max_bytes": 100_000, **values}, FETCH.form(version))
+        Raw(client).request(FETCH.key, version, b"".join(bytes(part) for part in target.parts()))
+        until(lambda: one._transport.get_write_buffer_size() and not one._is_busy)
+        assert one._stalled is None
+        until(lambda: not open_ones)
