@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -38,6 +39,7 @@ with seglog.open(sys.argv[1]) as log:
         log.append_batch(table)
         print(*(line.split()[1] for line in open("/proc/self/status") if line.startswith(("VmHWM:", "VmRSS:"))))
 """
+MIB: dict[str, Any] = {"work": 2**20, "unit": "MiB"}
 SCANNED_BYTES = 50 * 10**6  # a short log is scanned again and again
 
 
@@ -75,10 +77,10 @@ def _memory(place: Path, millions: int) -> Iterator[Figure]:
     first = min(FIRST_MILLIONS, millions - 1)
     grown = max(max(held[first:]) - max(held[:first]), 1.0)
     name = f"{millions} M records of 100 B, in batches of a million"
-    yield limited(f"growth after {first} M of {name}", (grown, grown), GROWN_BYTES, work=1, unit="B")
+    yield limited(f"growth after {first} M of {name}", (grown, grown), GROWN_BYTES, **MIB)
     for what, bytes_of in (("resident", held), ("at most", peaks)):
         ours, other = (bytes_of[-1],) * 2, (bytes_of[first - 1],) * 2
-        yield Figure(name=f"{what} after {name}", against=f"after {first} M", ours=ours, other=other, work=1, unit="B")
+        yield Figure(name=f"{what} after {name}", against=f"after {first} M", ours=ours, other=other, **MIB)
 
 
 def log_of(place: Path, size: int) -> seglog.Log:

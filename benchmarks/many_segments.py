@@ -1,7 +1,7 @@
 """A log of 10,000 segments: the cost of opening, holding and reading it, and whether the number slows down appends.
 
-Every roll writes the whole manifest, one line per segment. So appends are as fast as on a short log if filling a
-segment takes long compared with writing and syncing 10,000 lines: the figures include the rolls, and show them alone.
+Every opening, and the first roll after it, writes or reads the whole manifest, one line per segment; later rolls append
+to it. The figures of appends include the rolls, and show them alone.
 """
 
 from __future__ import annotations

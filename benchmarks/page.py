@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
@@ -108,7 +108,7 @@ def _lines(history: Sequence[Run], figures: Sequence[Kept]) -> Iterator[str]:
     yield from _fell(history)
     for benchmark in _benchmarks(figures):
         yield from _section(benchmark, [figure for figure in figures if figure.benchmark == benchmark])
-    yield from _machine(run)
+    yield from _machine(run, dict(pair for one, _ in _shown(history, figures) for pair in one.peers.items()))
     yield from _taken(history, figures)
     yield "## Method"
     yield FOOTNOTE.rstrip()
@@ -180,12 +180,13 @@ def _cells(figure: Kept) -> tuple[str, ...]:
     return figure.name, figure.against, ours, other, f"{figure.ratio:.2f}", spread, aim, MET[figure.met]
 
 
-def _machine(run: Run) -> Iterator[str]:
+def _machine(run: Run, peers: Mapping[str, str]) -> Iterator[str]:
+    """Describe the machine of a run. peers: names and versions, those of all runs that are shown."""
     yield "## The machine and its limits"
     yield ""
     machine = ", ".join(f"{name.replace('_gib', ' (GiB)')} {value}" for name, value in run.machine.items())
-    peers = ", ".join(f"{name} {version}" for name, version in run.peers.items())
-    for text in (f"{machine}.", f"Peers: {peers}."):
+    named = ", ".join(f"{name} {version}" for name, version in sorted(peers.items()))
+    for text in (f"{machine}.", f"Peers: {named}."):
         yield from wrap(text, COLUMNS_OF_TEXT, break_on_hyphens=False)
     yield ""
     yield "| limit | median | least - greatest |"
