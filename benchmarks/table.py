@@ -20,10 +20,11 @@ RATES = {"GB": "GB/s", "M keys": "M/s", "k records": "k/s"}
 FOOTNOTE = """
 ratio: our speed divided by the other side's, the median over pairs measured alternately (A B A B)
 after a warm-up pair; spread: its quartiles. Both sides write fresh files in one directory, into the
-page cache; what is synced says so in its name or here. Before each measurement at least as many
-bytes are written and deleted, so that both sides get warm memory; write(2) gets page-aligned
-memory, with which it is fastest. Opening and closing a log is not timed, except in the lines on
-starting, opening and recovery; everything else is. Files that are read are in the page cache.
+page cache; nothing is synced except where a name or this text mentions it. Before each measurement
+at least as many bytes are written and deleted, so that both sides get warm memory; write(2) gets
+page-aligned memory, with which it is fastest. Opening and closing a log is not timed, except in the
+lines on starting, opening and recovery; everything else is. Files that are read are in the page
+cache.
 Batches, scans and compactions use two processors if there are two; if one of them is busy, they
 drop to about the speed of one. A compaction and the copy that it is compared with end in fdatasync.
 Where the other side is "wanted", it is a limit, not a measurement. Rolls and publishes are synced.
