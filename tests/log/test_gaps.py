@@ -187,3 +187,16 @@ def test_whatever_the_gaps_it_reads_as_a_dict_would(gaps: list[int], closed: int
             assert caught.value.next_offset == min(other for other in model if other > offset)
     assert log.verify().ok
     log.close()
+
+
+def test_records_behind_a_cut_gap_are_read_together(place: Any) -> None:
+    with seglog.open(place) as log:
+        for offset in (1, 3, 50):
+            log.append_at(offset, Record(offset, 5, b"%d" % offset, b"value", ()))
+        log.truncate(30)
+        assert [record.offset for record in log.read_many([1, 3] * 8)] == [1, 3] * 8
+        log.truncate(10)  # cuts nothing but a gap
+        for number in range(8):
+            log.append(b"new", key=b"n%d" % number)
+        assert [record.offset for record in log.read_many([3, *range(10, 18)])] == [3, *range(10, 18)]
+        assert len(log.read_keys([b"n%d" % number for number in range(8)])) == 8

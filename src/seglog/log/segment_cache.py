@@ -35,7 +35,7 @@ class SegmentCache:
         """Return the reader of a sealed segment; open it if needed."""
         key = entry.salt, entry.base_offset, entry.file
         reader = self._open.get(key)
-        if reader is None or reader.size != entry.bytes:
+        if reader is None or reader.size != entry.bytes or reader.next_offset != entry.next_offset:
             reader = open_sealed(self._storage, entry, interval=self._interval, heal=self._heal)
             self._open[key] = reader
             if len(self._open) > self._limit:
