@@ -4,7 +4,7 @@ All files are in the page cache.
 
 Mode "r" is also compared with the writer's own reads. A read returns a verified Record. sqlite3 returns a row of the
 same columns, with its defaults, and once more in WAL mode with all reads in one transaction; lmdb returns the bytes of
-timestamp, key and value, all in one transaction. A log has no index of keys: read_keys scans it.
+timestamp, key and value, all in one transaction. `Log.read_keys` scans the log; a KeyIndex has its keys in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MODES: tuple[tuple[str, Literal["a", "r"]], ...] = (("point read, 100 B", "a"), 
 AIMS = {"sqlite3 by rowid": 3.0, "sqlite3, WAL, one transaction": None, "lmdb get": 0.5}
 MANY, MANY_AIM, READER_AIM = 300, 1.0, 0.8
 KEY_CALLS = 5  # of read_keys in one repeat: each takes as long as thousands of reads
-KEYS_NAME = f"read_keys of {MANY}, 100 B"
+KEYS_NAME, INDEX_NAME = f"read_keys of {MANY}, 100 B", f"KeyIndex.read_keys of {MANY}, 100 B"
 MANY_NAMES = {mode: f"read_many of {MANY}{', mode r' if mode == 'r' else ''}, 100 B" for _, mode in MODES}
 
 
@@ -41,7 +41,8 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
     offsets = random.Random(SEED).choices(range(len(rows)), k=scale.calls)
     sides: dict[str, Side] = {name: _reads(place, offsets, mode) for name, mode in MODES}
     sides |= {MANY_NAMES[mode]: _reads_many(place, offsets, mode) for _, mode in MODES}
-    sides[KEYS_NAME] = _reads_keys(place, [rows[offset][2] for offset in offsets])
+    keys = [rows[offset][2] for offset in offsets]
+    sides |= {KEYS_NAME: _scans_keys(place, keys), INDEX_NAME: _finds_keys(place, keys)}
     with ExitStack() as opened:
         for name, kind, making, reading in _kinds():
             store = opened.enter_context(closing(kind(directory / f"peer-{len(sides)}", **making)))
@@ -61,7 +62,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
             )
     (writer, _), (reader, _) = MODES
     pairs = [(reader, "the writer's reads", writer, READER_AIM)]
-    many = (*MANY_NAMES.values(), KEYS_NAME)
+    many = (*MANY_NAMES.values(), KEYS_NAME, INDEX_NAME)
     pairs += [(name, peer, peer, MANY_AIM) for name in many for peer in taken if peer == "lmdb get"]
     for name, against, other, aim in pairs:
         times = {"ours": taken[name], "other": taken[other]}
@@ -85,11 +86,25 @@ def _reads_many(place: Path, offsets: Sequence[int], mode: Literal["a", "r"]) ->
     return _called(place, mode, "read_many", [offsets[start : start + MANY] for start in range(0, len(offsets), MANY)])
 
 
-def _reads_keys(place: Path, keys: Sequence[bytes]) -> Side:
+def _scans_keys(place: Path, keys: Sequence[bytes]) -> Side:
     """Return a side that looks up the first keys, and returns what all of them would take."""
     calls = [keys[start : start + MANY] for start in range(0, min(KEY_CALLS * MANY, len(keys)), MANY)]
     side = _called(place, "r", "read_keys", calls)
     return lambda: side() * len(keys) / sum(map(len, calls))
+
+
+def _finds_keys(place: Path, keys: Sequence[bytes]) -> Side:
+    """Return a side that looks up all keys; making the index is not timed."""
+
+    def run() -> float:
+        with seglog.open(place) as log:
+            index = seglog.KeyIndex(log)
+            with stopwatch() as watch:
+                for start in range(0, len(keys), MANY):
+                    index.read_keys(keys[start : start + MANY])
+        return watch.seconds
+
+    return run
 
 
 def _called(place: Path, mode: Literal["a", "r"], method: str, arguments: Sequence[Any]) -> Side:

@@ -70,6 +70,7 @@ def test_every_example_of_the_page_on_python_runs_as_it_stands(examples, tmp_pat
         "1 1400000 2",
         "[b'999', b'0', b'500']",
         "b'993'",
+        "b'1000'",
         """1 True b'{"page": "/products/7", "browser": "Firefox", "seconds": 7}'""",
         "[b'synced']",
         "1 1",

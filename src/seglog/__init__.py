@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         UnknownMember,
     )
     from seglog.log.info import SegmentInfo
+    from seglog.log.key_index import KeyIndex
     from seglog.log.log import Log
     from seglog.log.offline import repair, verify
     from seglog.log.opening import open_log as open  # noqa: A004 - it reads as the standard library's other opens
@@ -105,6 +106,7 @@ _HOME = {  # public name -> its place below seglog; every other name of `__all__
     "Broker": "topic.broker.Broker",
     "Cleaner": "topic.cleaning.Cleaner",
     "Client": "client.Client",
+    "KeyIndex": "log.key_index.KeyIndex",
     "LocalStorage": "storage.LocalStorage",
     "Log": "log.log.Log",
     "LogConfig": "config.LogConfig",
@@ -166,6 +168,7 @@ __all__ = [
     "GroupNotFound",
     "InvalidArgument",
     "InvalidType",
+    "KeyIndex",
     "KeyRequired",
     "LocalStorage",
     "Log",

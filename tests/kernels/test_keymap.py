@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.kernels.keymap import evict, insert, look_up, set_bits
+from seglog.kernels.keymap import evict, find_numbers, insert, keep_newest, look_up, set_bits
 
 pytestmark = pytest.mark.no_cover  # as the kernels
 
@@ -103,3 +103,26 @@ def test_bits_are_set_once(first):
     assert set_bits(chosen, first, bits) == 15
     assert set_bits(chosen, first, bits) == 0
     assert np.flatnonzero(np.unpackbits(bits, bitorder="little")).tolist() == (np.flatnonzero(chosen) + first).tolist()
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(CROWDED | LOOSE, st.booleans()), max_size=60), st.integers(1, 40))
+def test_the_last_offset_of_each_key_is_found(rows, spare):
+    keys, keyed = [key for key, _ in rows], [has for _, has in rows]
+    offsets = np.arange(len(rows), dtype=np.int64) * 3
+    model = {key: int(offset) for (key, has), offset in zip(rows, offsets, strict=True) if has}
+    made = Map(len(model) + spare, 0)
+    fingerprints, has_key = np.array(keys, np.uint64).reshape(-1, 2), np.array(keyed, np.bool_)
+    done = keep_newest(fingerprints, has_key, offsets, made.table, made.numbers, 10**9)
+    assert done == (len(rows), len(model))
+    found = np.empty(len(rows), np.int64)
+    find_numbers(fingerprints, made.table, made.numbers, found)
+    assert found.tolist() == [model.get(key, -1) for key in keys]
+    assert made.content() == model
+
+
+def test_keeping_stops_before_the_key_for_which_there_is_no_room():
+    made, offsets = Map(8, 0), np.arange(4, dtype=np.int64)
+    fingerprints = np.array([(1, 1), (2, 2), (1, 1), (3, 3)], np.uint64)
+    assert keep_newest(fingerprints, np.ones(4, np.bool_), offsets, made.table, made.numbers, 2) == (3, 2)
+    assert made.content() == {(1, 1): 2, (2, 2): 1}

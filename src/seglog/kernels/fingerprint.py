@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from seglog.kernels.memory import address_of, inlined, kernel, load_u8, load_u64
-from seglog.kernels.parameters import Input, Word
+from seglog.kernels.parameters import Input, InputInt64s, Uint64Rows, Word
 
 V0, V1 = np.uint64(0x736F6D6570736575), np.uint64(0x646F72616E646F6D)
 V2, V3 = np.uint64(0x6C7967656E657261), np.uint64(0x7465646279746573)
@@ -77,3 +77,12 @@ def fingerprint_at(address: int, length: int, seed0: Any, seed1: Any) -> Any:
 def fingerprint(data: Input, seed0: Word, seed1: Word) -> Any:
     """Return both words of the fingerprint of a contiguous uint8 array; the seed's words are np.uint64."""
     return fingerprint_at(address_of(data), data.size, seed0, seed1)
+
+
+@kernel
+def fingerprint_spans(data: Input, bounds: InputInt64s, seed0: Word, seed1: Word, fingerprints: Uint64Rows) -> None:
+    """Fill fingerprints (uint64[rows, 2]) with those of data[bounds[row]:bounds[row + 1]] (int64[rows + 1])."""
+    base = address_of(data)
+    for row in range(bounds.size - 1):
+        first, second = fingerprint_at(base + bounds[row], bounds[row + 1] - bounds[row], seed0, seed1)
+        fingerprints[row, 0], fingerprints[row, 1] = first, second

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from seglog.kernels.memory import address_of, inlined, kernel, prefetch
-from seglog.kernels.parameters import Bools, Int64s, Uint8s, Uint64Rows, Word
+from seglog.kernels.parameters import Bools, InputBools, InputInt64s, Int64s, Uint8s, Uint64Rows, Word
 
 AHEAD = 12  # keys whose slots are prefetched, so that cache misses overlap
 EMPTY = np.uint64(0)  # both words of a free slot; no fingerprint has two
@@ -129,6 +129,42 @@ def insert(
         _put(slot, one, two, first + row, table, numbers)
         added += 1
     return keyed.size, added, dead
+
+
+@kernel
+def keep_newest(
+    fingerprints: Uint64Rows, keyed: InputBools, offsets: InputInt64s, table: Uint64Rows, numbers: Int64s, room: int
+) -> Any:
+    """Store the offset of the last record of each key. Returns (rows taken, keys added).
+
+    Arguments as in `insert`; keyed: bool, false for a row without key; offsets: int64, those of the rows, which are
+    stored as their numbers. Stops before the key that would exceed `room` new ones.
+    """
+    added = 0
+    for row in range(offsets.size):
+        _ask(row + AHEAD, fingerprints, table.shape[0], table, 16)
+        _ask(row + AHEAD, fingerprints, table.shape[0], numbers, 8)
+        if not keyed[row]:
+            continue
+        one, two = fingerprints[row, 0], fingerprints[row, 1]
+        slot, known = _find(one, two, table)
+        if known:
+            numbers[slot] = offsets[row]
+            continue
+        if added == room:
+            return row, added
+        _put(slot, one, two, offsets[row], table, numbers)
+        added += 1
+    return offsets.size, added
+
+
+@kernel
+def find_numbers(fingerprints: Uint64Rows, table: Uint64Rows, numbers: Int64s, found: Int64s) -> None:
+    """Fill found (int64, one per row) with the number of each key, or -1 if the map does not hold it."""
+    for row in range(found.size):
+        _ask(row + AHEAD, fingerprints, table.shape[0], table, 16)
+        slot, known = _find(fingerprints[row, 0], fingerprints[row, 1], table)
+        found[row] = numbers[slot] if known else -1
 
 
 @kernel

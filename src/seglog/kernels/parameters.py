@@ -20,6 +20,8 @@ class ArrayOf(NamedTuple):
 Word = Annotated[Any, "uint64"]  # a np.uint64
 
 Input = Annotated[Any, ArrayOf("uint8", written=False)]
+InputBools = Annotated[Any, ArrayOf("bool", written=False)]
+InputInt64s = Annotated[Any, ArrayOf("int64", written=False)]
 Uint8s = Annotated[Any, ArrayOf("uint8")]
 Int32s = Annotated[Any, ArrayOf("int32")]
 Int64s = Annotated[Any, ArrayOf("int64")]

@@ -259,7 +259,8 @@ class ReadableLog(ABC, Uncopied):
         """Return the newest record of each key, as they are at one moment; a key without a record is omitted.
 
         Reads the log from its end backwards until every key is found, so a key that was written long ago, or never,
-        costs a verified scan of the log. The newest record of a deleted key is its tombstone, whose value is None.
+        costs a verified scan of the log; for many lookups, use a `KeyIndex`. The newest record of a deleted key is its
+        tombstone, whose value is None.
 
         Args:
             keys: The keys. One may occur several times.
