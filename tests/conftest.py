@@ -48,12 +48,12 @@ def tell() -> proofs.Tell:
     return proofs.tell
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Give a long parameter a short id: pytest keeps the id in the environment, where too much prevents any start."""
     return f"{argname} of {len(val)}" if isinstance(val, (str, bytes)) and len(val) > LONGEST_ID else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test before its fixtures are made if a program that it needs is missing."""
     for marker in item.iter_markers("needs"):
