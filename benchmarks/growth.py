@@ -20,7 +20,7 @@ import pyarrow as pa
 import seglog
 from benchmarks.many_segments import FEW, RESIDENT, SMALL, opened
 from benchmarks.scale import Scale
-from benchmarks.timing import Figure, Side, in_rounds, limited, stopwatch
+from benchmarks.timing import Figure, Side, growing, in_rounds, limited, stopwatch
 from seglog.format import filename
 from seglog.format.manifest import Segments
 from seglog.log.catalog import read_manifest, write_manifest
@@ -55,7 +55,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
     }
     for kind, side in kinds.items():
         taken = in_rounds([side(place) for place in places.values()], repeats=scale.peer_repeats)
-        yield from _compared(kind, places, taken, AIM if kind in CHANGES else None)
+        yield from growing(kind, [*places], "segments", taken, AIM if kind in CHANGES else None)
     with ExitStack() as stack:
         logs = [stack.enter_context(seglog.open(place)) for place in places.values()]
         readers = [stack.enter_context(seglog.open(place, mode="r")) for place in places.values()]
@@ -64,7 +64,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
             (READING[1], [partial(_looked, reader) for reader in readers]),
             (READING[2], [partial(_counted, reader) for reader in readers]),
         ):
-            yield from _compared(kind, places, in_rounds(sides, repeats=scale.peer_repeats), None)
+            yield from growing(kind, [*places], "segments", in_rounds(sides, repeats=scale.peer_repeats))
     most = max(places)
     yield limited(f"open {most:,} segments to write", _opened(places[most]), OPEN_SECONDS, work=1, unit="open")
     command = [sys.executable, "-c", RESIDENT, str(places[most]), "a"]
@@ -74,21 +74,6 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
 
 def _opened(place: Path) -> tuple[float, ...]:
     return in_rounds([opened(place, "a")], repeats=2)[0]
-
-
-def _compared(
-    kind: str, places: dict[int, Path], taken: list[tuple[float, ...]], aim: float | None
-) -> Iterator[Figure]:
-    for number, seconds in list(zip(places, taken, strict=True))[1:]:
-        yield Figure(
-            name=f"{kind}, {number:,} segments",
-            against=f"{FEW} segments",
-            ours=seconds,
-            other=taken[0],
-            work=1,
-            unit="call",
-            aim=aim,
-        )
 
 
 def log_of(place: Path, segments: int) -> Path:

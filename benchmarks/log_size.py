@@ -20,7 +20,7 @@ import pyarrow as pa
 import seglog
 from benchmarks.data import SEED, keyed_table, record_bytes
 from benchmarks.scale import Scale
-from benchmarks.timing import Figure, in_rounds, limited, stopwatch
+from benchmarks.timing import Figure, growing, in_rounds, limited, stopwatch
 from seglog.format.store import HEADER_BYTES
 
 VALUE_BYTES = 100
@@ -29,7 +29,7 @@ PIECE_BYTES = 100 * 10**6  # of the table that a log is filled with
 APPENDS, BATCHES, SYNCS, READS, MANY = 2000, 100, 40, 2000, 300
 BATCH_RECORDS = 150
 MILLIONS, FIRST_MILLIONS = 60, 4  # of records, appended in batches of a million
-GROWN_BYTES = 64 * 2**20  # that a process may have more after all of them; one batch has 148 MB
+GROWN_BYTES = 64 * 2**20  # that a process may have more after all of them: less than half of a batch
 APPENDING = """
 import sys, seglog
 from benchmarks.data import keyed_table, record_bytes
@@ -40,7 +40,7 @@ with seglog.open(sys.argv[1]) as log:
         print(*(line.split()[1] for line in open("/proc/self/status") if line.startswith(("VmHWM:", "VmRSS:"))))
 """
 MIB: dict[str, Any] = {"work": 2**20, "unit": "MiB"}
-SCANNED_BYTES = 50 * 10**6  # a short log is scanned again and again
+SCANNED_BYTES, MOST_SCANS = 50 * 10**6, 200  # a short log is scanned again and again
 
 
 def sizes(scale: Scale) -> list[int]:
@@ -57,15 +57,7 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
         logs = [stack.enter_context(log_of(directory / str(size), size)) for size in sizes(scale)]
         for kind, call in KINDS.items():
             taken = in_rounds([partial(call, log) for log in logs], repeats=scale.peer_repeats)
-            for size, seconds in list(zip(sizes(scale), taken, strict=True))[1:]:
-                yield Figure(
-                    name=f"{kind}, {size:,} bytes",
-                    against=f"{SHORTEST:,} bytes",
-                    ours=seconds,
-                    other=taken[0],
-                    work=1,
-                    unit="call",
-                )
+            yield from growing(kind, sizes(scale), "bytes", taken)
     yield from _memory(directory / "memory", min(MILLIONS, scale.recovered_bytes // 2**24))
 
 
@@ -137,7 +129,7 @@ def _read_many(log: seglog.Log) -> float:
 
 
 def _scan(log: seglog.Log) -> float:
-    times = max(SCANNED_BYTES // log.size, 1) if log.size > PIECE_BYTES // 100 else 200
+    times = min(max(SCANNED_BYTES // log.size, 1), MOST_SCANS)
     with stopwatch() as watch:
         for _ in range(times):
             rows = sum(batch.num_rows for batch in log.batches())

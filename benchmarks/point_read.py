@@ -10,9 +10,10 @@ timestamp, key and value, all in one transaction. `Log.read_keys` scans the log;
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,10 +40,11 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
         log.append_batch(table)
         rows: list[Row] = [(one.offset, one.timestamp, one.key or b"", one.value or b"") for one in log.scan()]
     offsets = random.Random(SEED).choices(range(len(rows)), k=scale.calls)
-    sides: dict[str, Side] = {name: _reads(place, offsets, mode) for name, mode in MODES}
-    sides |= {MANY_NAMES[mode]: _reads_many(place, offsets, mode) for _, mode in MODES}
-    keys = [rows[offset][2] for offset in offsets]
-    sides |= {KEYS_NAME: _scans_keys(place, keys), INDEX_NAME: _finds_keys(place, keys)}
+    sides: dict[str, Side] = {name: _called(place, mode, attrgetter("read"), offsets) for name, mode in MODES}
+    many = [offsets[start : start + MANY] for start in range(0, len(offsets), MANY)]
+    sides |= {MANY_NAMES[mode]: _called(place, mode, attrgetter("read_many"), many) for _, mode in MODES}
+    keys = [[rows[offset][2] for offset in some] for some in many]
+    sides |= {KEYS_NAME: _scans_keys(place, keys), INDEX_NAME: _called(place, "a", _finds_keys, keys)}
     with ExitStack() as opened:
         for name, kind, making, reading in _kinds():
             store = opened.enter_context(closing(kind(directory / f"peer-{len(sides)}", **making)))
@@ -62,8 +64,8 @@ def figures(directory: Path, scale: Scale) -> Iterator[Figure]:
             )
     (writer, _), (reader, _) = MODES
     pairs = [(reader, "the writer's reads", writer, READER_AIM)]
-    many = (*MANY_NAMES.values(), KEYS_NAME, INDEX_NAME)
-    pairs += [(name, peer, peer, MANY_AIM) for name in many for peer in taken if peer == "lmdb get"]
+    of_many = (*MANY_NAMES.values(), KEYS_NAME, INDEX_NAME)
+    pairs += [(name, peer, peer, MANY_AIM) for name in of_many for peer in taken if peer == "lmdb get"]
     for name, against, other, aim in pairs:
         times = {"ours": taken[name], "other": taken[other]}
         yield Figure(name=name, against=against, work=scale.calls, unit="call", aim=aim, **times)
@@ -78,41 +80,25 @@ def _kinds() -> Iterator[tuple[str, Any, dict[str, bool], dict[str, bool]]]:
         yield get, Lmdb, {}, {}
 
 
-def _reads(place: Path, offsets: Sequence[int], mode: Literal["a", "r"]) -> Side:
-    return _called(place, mode, "read", offsets)
+def _scans_keys(place: Path, keys: Sequence[Sequence[bytes]]) -> Side:
+    """Return a side that makes the first calls, and returns what all of them would take."""
+    few = keys[:KEY_CALLS]
+    side = _called(place, "r", attrgetter("read_keys"), few)
+    return lambda: side() * sum(map(len, keys)) / sum(map(len, few))
 
 
-def _reads_many(place: Path, offsets: Sequence[int], mode: Literal["a", "r"]) -> Side:
-    return _called(place, mode, "read_many", [offsets[start : start + MANY] for start in range(0, len(offsets), MANY)])
+def _finds_keys(log: seglog.Log) -> Callable[[Sequence[bytes]], object]:
+    return seglog.KeyIndex(log).read_keys
 
 
-def _scans_keys(place: Path, keys: Sequence[bytes]) -> Side:
-    """Return a side that looks up the first keys, and returns what all of them would take."""
-    calls = [keys[start : start + MANY] for start in range(0, min(KEY_CALLS * MANY, len(keys)), MANY)]
-    side = _called(place, "r", "read_keys", calls)
-    return lambda: side() * len(keys) / sum(map(len, calls))
-
-
-def _finds_keys(place: Path, keys: Sequence[bytes]) -> Side:
-    """Return a side that looks up all keys; making the index is not timed."""
-
-    def run() -> float:
-        with seglog.open(place) as log:
-            index = seglog.KeyIndex(log)
-            with stopwatch() as watch:
-                for start in range(0, len(keys), MANY):
-                    index.read_keys(keys[start : start + MANY])
-        return watch.seconds
-
-    return run
-
-
-def _called(place: Path, mode: Literal["a", "r"], method: str, arguments: Sequence[Any]) -> Side:
-    """Call a method of a log with each argument."""
+def _called(
+    place: Path, mode: Literal["a", "r"], of: Callable[[seglog.Log], Callable[[Any], object]], arguments: Sequence[Any]
+) -> Side:
+    """Return a side that makes a call with each argument. of: returns what is called, of a log; not timed."""
 
     def run() -> float:
         with seglog.open(place, mode=mode) as log:
-            call = getattr(log, method)
+            call = of(log)
             with stopwatch() as watch:
                 for argument in arguments:
                     call(argument)

@@ -67,6 +67,25 @@ def limited(
     return Figure(name=name, against="wanted", ours=ours, other=(limit,) * len(ours), work=work, unit=unit, aim=aim)
 
 
+def growing(
+    kind: str, sizes: Sequence[int], unit: str, taken: Sequence[tuple[float, ...]], aim: float | None = None
+) -> Iterator[Figure]:
+    """Yield figures that compare calls on something of each size with those on the least, the first one.
+
+    kind: of the calls; unit: of the sizes, "segments"; taken: seconds per call, as of `in_rounds`.
+    """
+    for size, seconds in list(zip(sizes, taken, strict=True))[1:]:
+        yield Figure(
+            name=f"{kind}, {size:,} {unit}",
+            against=f"{sizes[0]:,} {unit}",
+            ours=seconds,
+            other=taken[0],
+            work=1,
+            unit="call",
+            aim=aim,
+        )
+
+
 def settled(side: Side) -> Side:
     """Return a side that begins when nothing is waiting to be written to the disk."""
 

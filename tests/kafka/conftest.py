@@ -51,6 +51,13 @@ class KafkaServer(Served):
             yield raw
 
 
+def body_of(api: Api, version: int, values: dict[str, Any]) -> bytes:
+    """Return a request without its head."""
+    target = Writer()
+    api.request.write(target, values, api.form(version))
+    return b"".join(bytes(part) for part in target.parts())
+
+
 class Raw:
     """One connection on which any bytes can be sent."""
 
@@ -61,13 +68,16 @@ class Raw:
         data = struct.pack(">hhih", key, version, correlation, -1) + body
         self.socket.sendall(struct.pack(">i", len(data)) + data)
 
+    def send(self, api: Api, version: int, values: dict[str, Any], correlation: int = 7) -> None:
+        """Send a request with these values."""
+        tags = bytes(api.form(version).flexible)  # the head has none
+        self.request(api.key, version, tags + body_of(api, version, values), correlation)
+
     def ask(self, api: Api, version: int, values: dict[str, Any]) -> dict[str, Any]:
         """Send a request; return the values of the response. Not for flexible versions of ApiVersions."""
-        target, form = Writer(), api.form(version)
-        tags = bytes(form.flexible)  # the head has none
-        api.request.write(target, values, form)
-        self.request(api.key, version, tags + b"".join(bytes(part) for part in target.parts()))
-        found: dict[str, Any] = api.response.read(Reader(self.response()[4 + len(tags) :]), form)
+        self.send(api, version, values)
+        form = api.form(version)
+        found: dict[str, Any] = api.response.read(Reader(self.response()[4 + form.flexible :]), form)
         return found
 
     def response(self) -> bytes:

@@ -7,8 +7,8 @@ from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT
 from seglog.kafka.records.layout import TRANSACTIONAL
-from seglog.kafka.wire.buffers import Reader, Writer
-from tests.kafka.conftest import connected
+from seglog.kafka.wire.buffers import Reader
+from tests.kafka.conftest import body_of, connected
 from tests.kafka.test_record_batches import kio_batch
 
 VERSION = 8  # of the Produce requests here
@@ -23,9 +23,7 @@ def produce_of(parts, *, acks, topic="orders"):
     """Return the body of a Produce. parts: the records of each partition, from the first on; None: there are none."""
     data = [{"index": number, "records": records} for number, records in enumerate(parts)]
     request = {"acks": acks, "timeout_ms": 60_000, "topic_data": [{"name": topic, "partition_data": data}]}
-    wanted = Writer()
-    PRODUCE.request.write(wanted, request, PRODUCE.form(VERSION))
-    return b"".join(bytes(one) for one in wanted.parts())
+    return body_of(PRODUCE, VERSION, request)
 
 
 def produced(response):

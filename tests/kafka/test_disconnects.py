@@ -16,7 +16,7 @@ from seglog.kafka import connection
 from seglog.kafka.connection import AT_ONCE
 from seglog.kafka.messages.core import FETCH, METADATA, PRODUCE
 from seglog.kafka.messages.groups import JOIN_GROUP, LIST_GROUPS
-from seglog.kafka.wire.buffers import Reader, Writer
+from seglog.kafka.wire.buffers import Reader
 from seglog.server.settings import Limits, Settings
 from seglog.testing import kafka as testing
 from seglog.testing.internals import state_of
@@ -206,14 +206,12 @@ def test_who_joins_a_group_while_the_groups_are_written_delays_nobody(kafka_brok
     member = {"member_id": "", "group_instance_id": None, "protocol_type": "consumer"}
     protocols = [{"name": "range", "metadata": b""}]
     wish = {"group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocols": protocols}
-    joining = Writer()
-    JOIN_GROUP.request.write(joining, wish | member, JOIN_GROUP.form(2))
     with connected(kafka_broker.address) as raw, connected(kafka_broker.address) as other:
         with state_of(groups.log).mutex:
             committing = threading.Thread(target=groups.commit, args=("another", {"orders": {0: 1}}))
             committing.start()
             until(lambda: not _is_free(groups._lock))
-            raw.request(JOIN_GROUP.key, 2, b"".join(bytes(one) for one in joining.parts()))
+            raw.send(JOIN_GROUP, 2, wish | member)
             until(lambda: kafka_broker._services.groups.busy)
             assert other.ask(METADATA, 4, {"topics": [], "allow_auto_topic_creation": False})["brokers"]
             assert committing.is_alive()
@@ -241,10 +239,8 @@ def test_an_idle_connection_ends_although_its_client_does_not_read_the_last_resp
         [one] = open_ones
         one._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 100_000}
-        values = {"topics": [{"topic": "orders", "partitions": [part]}], "max_wait_ms": 0, "min_bytes": 1}
-        target, version = Writer(), 11
-        FETCH.request.write(target, {"replica_id": -1, "max_bytes": 100_000, **values}, FETCH.form(version))
-        Raw(client).request(FETCH.key, version, b"".join(bytes(part) for part in target.parts()))
+        wish = {"replica_id": -1, "max_bytes": 100_000, "max_wait_ms": 0, "min_bytes": 1}
+        Raw(client).send(FETCH, 11, {**wish, "topics": [{"topic": "orders", "partitions": [part]}]})
         until(lambda: one._transport.get_write_buffer_size() and not one._is_busy)
         assert one._stalled is None
         until(lambda: not open_ones)

@@ -21,7 +21,6 @@ from seglog.kafka.connection import MOST_WAITING
 from seglog.kafka.messages.core import METADATA, PRODUCE
 from seglog.kafka.messages.groups import LIST_GROUPS
 from seglog.kafka.requests.produce import FEW_PARTS
-from seglog.kafka.wire.buffers import Writer
 from seglog.server.settings import Limits, Settings
 from seglog.testing import kafka as testing
 from seglog.testing.faulty import Fault, FaultyStorage
@@ -157,10 +156,8 @@ def test_as_many_batches_wait_as_a_connection_may_have(kafka: KafkaBroker, stora
 def test_other_requests_begin_when_the_batches_before_them_are_durable(
     kafka: KafkaBroker, storage: Held, raw: Raw
 ) -> None:
-    wanted, form = Writer(), METADATA.form(4)
-    METADATA.request.write(wanted, {"topics": [{"name": "late"}], "allow_auto_topic_creation": True}, form)
     send(raw, 1)
-    raw.request(METADATA.key, 4, b"".join(bytes(one) for one in wanted.parts()), 2)
+    raw.send(METADATA, 4, {"topics": [{"name": "late"}], "allow_auto_topic_creation": True}, 2)
     send(raw, 3)
     until(lambda: log_of(kafka).next_offset == 1)
     assert is_silent(kafka, raw)

@@ -18,7 +18,6 @@ from seglog.client import Client
 from seglog.kafka.groups.assigned import assigned
 from seglog.kafka.messages.core import API_VERSIONS
 from seglog.kafka.messages.groups import JOIN_GROUP, SYNC_GROUP
-from seglog.kafka.wire.buffers import Writer
 from seglog.server.overview import MOST_LISTED, MOST_TEXT
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import until
@@ -178,12 +177,9 @@ def test_a_group_of_many_members_shows_the_first_of_them(own_kafka: Callable[...
     server = own_kafka()
     join = {"group_id": "g", "session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000, "member_id": ""}
     values = {**join, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
-    target = Writer()
-    JOIN_GROUP.request.write(target, values, JOIN_GROUP.form(0))
-    body = b"".join(bytes(part) for part in target.parts())
     with ExitStack() as opened, Client(server.url) as http:
         for _ in range(MOST_LISTED + 20):  # each waits for the others, and is a member meanwhile
-            opened.enter_context(server.connection()).request(JOIN_GROUP.key, 0, body)
+            opened.enter_context(server.connection()).send(JOIN_GROUP, 0, values)
         until(lambda: [one["count"] for one in http.kafka_groups()["entries"]] == [MOST_LISTED + 20])
         [group] = http.kafka_groups()["entries"]
         assert len(group["members"]) == MOST_LISTED

@@ -146,8 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             if now - self._moved_at >= seconds or slow:
                 self._refuse("a request does not arrive")
         elif not self._is_busy and now - self._moved_at >= IDLE_CONNECTION_SECONDS:
-            self._ends = True
-            self._transport.close()
+            self.close()
         self._timer = self.loop.call_later(seconds / 2, self._watch)
 
     def _drop(self, why: str) -> None:
