@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 import shutil
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -215,7 +216,7 @@ def test_a_least_number_of_records_is_waited_for_but_not_longer_than_the_delay(
     log: seglog.Log, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(stream_reader.time, "monotonic", lambda: now)
+    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: now))
     query = Query(path, minOffsetsPerTrigger=10, maxTriggerDelay="60s")
     assert query.reader.getDefaultReadLimit() == ReadMinRows(10)
     fill(log, 9)
@@ -233,7 +234,7 @@ def test_a_restart_neither_ends_the_wait_nor_forgets_the_least(
     log: seglog.Log, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(stream_reader.time, "monotonic", lambda: now)
+    monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: now))
     query = Query(path, minOffsetsPerTrigger=10, maxOffsetsPerTrigger=50, maxTriggerDelay="60s")
     fill(log, 3)
     query.restart()

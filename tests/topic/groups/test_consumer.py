@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -379,7 +380,7 @@ def test_waiting_ends_with_the_first_record(broker, monkeypatch):
     def later(_seconds):
         fill(broker, {2: 1})
 
-    monkeypatch.setattr(consuming.time, "sleep", later)
+    monkeypatch.setattr(consuming, "time", SimpleNamespace(monotonic=time.monotonic, sleep=later))
     with broker.consumer("billing", ["orders"]) as consumer:
         began = time.monotonic()
         assert values(consumer.poll(timeout=60)) == ["2/0"]
