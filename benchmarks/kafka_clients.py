@@ -1,9 +1,10 @@
 """`seglog serve --kafka` against Kafka, both used by Kafka's own programs: ProducerPerformance and ConsumerPerformance.
 
 Both servers run all the time, the programs run against one after the other, with the same flags and new topics of one
-partition. acks=1 is answered when the records are written, on both sides. acks=all is answered here when they are
-synced; Kafka's topics then have flush.messages=1, so that it does the same. p99 is the time until a record is
-acknowledged, at full speed. A server starts when it listens; its memory is what it has resident after each case.
+partition. Before, both servers take five such runs: Java compiles Kafka meanwhile, which doubles its rate. acks=1 is
+answered when the records are written, on both sides. acks=all is answered here when they are synced; Kafka's topics
+then have flush.messages=1, so that it does the same. p99 is the time until a record is acknowledged, at full speed. A
+server starts when it listens; its memory is what it has resident after each case.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ ACKS = ("1", "all")
 CODECS = ("none", "lz4")
 ALL_AIM, ONE_AIM, CONSUME_AIM = 1.0, 0.7, 1.0
 STARTS = 3
+WARM_RUNS = 5  # of a producer, before anything is measured
+CONSUMED_RUNS = 6  # whose records a consumer reads
 CREATE_SECONDS = 30.0
 PERCENTILE = re.compile(r"([\d.]+) records/sec .*?([\d.]+) ms 99th")
 
@@ -124,16 +127,23 @@ class _Comparison:
 
     def figures(self) -> Iterator[Figure]:
         """Measure all but the start."""
+        self._warm_up()
         resident = []
         for (label, size), codec, acks in product(SIZES, CODECS, ACKS):
             records = self._scale.peer_records * SIZES[0][1] // size
             topic, name = f"{size}-{codec}-{acks}", f"{label}, {codec}"
             yield from self._producing(topic, f"acks={acks}, {name}", acks, codec, size, records)
             if acks == ACKS[0]:
-                yield self._consuming(topic, name, 2 * records * (self._scale.peer_repeats + 1))
+                yield self._consuming(topic, name, 2 * records * min(CONSUMED_RUNS, self._scale.repeats + 1))
             resident.append([one.resident for one in self._sides])
         mine, others = zip(*resident, strict=True)
         yield Figure(name="memory", against=AGAINST, ours=mine, other=others, work=2**20, unit="MiB")
+
+    def _warm_up(self) -> None:
+        for side in self._sides:
+            side.create("warm", acks=ACKS[0])
+            for _ in range(min(WARM_RUNS, self._scale.repeats)):
+                side.produce("warm", ACKS[0], CODECS[0], SIZES[0][1], self._scale.peer_records)
 
     def _producing(self, topic: str, name: str, acks: str, codec: str, size: int, records: int) -> Iterator[Figure]:
         produced: list[list[Produced]] = [[], []]
@@ -144,7 +154,7 @@ class _Comparison:
 
         for side in self._sides:
             side.create(topic, acks=acks)
-        in_rounds([partial(produce, number) for number in range(2)], repeats=self._scale.peer_repeats)
+        in_rounds([partial(produce, number) for number in range(2)], repeats=self._scale.repeats)
         mine, others = (found[1:] for found in produced)
         yield Figure(
             name=f"produce, {name}",
@@ -160,6 +170,6 @@ class _Comparison:
 
     def _consuming(self, topic: str, name: str, records: int) -> Figure:
         readers = [partial(side.consume, topic, records) for side in self._sides]
-        mine, others = in_rounds(readers, repeats=self._scale.peer_repeats)
+        mine, others = in_rounds(readers, repeats=self._scale.repeats)
         name, unit = f"consume, {name}", "k records"
         return Figure(name=name, against=AGAINST, ours=mine, other=others, work=1e-3, unit=unit, aim=CONSUME_AIM)

@@ -209,6 +209,16 @@ def test_compressed_data_stops_at_the_limit(codec):
         decompressed(number, data[: len(data) // 2], 10_000_000)
 
 
+@given(st.binary(max_size=100_000), st.integers(1, 30))
+def test_an_lz4_frame_is_decompressed_as_a_whole_and_nothing_else(values, cut):
+    frame = bytes(pa.compress(values, codec="lz4"))
+    assert bytes(decompressed(3, memoryview(frame), len(values))) == values
+    with pytest.raises(BadBatch, match="lz4"):
+        decompressed(3, memoryview(frame[:-cut]), len(values))
+    with pytest.raises(BadBatch, match="goes on after its frame"):
+        decompressed(3, memoryview(frame + bytes(cut)), len(values))
+
+
 @given(st.integers(1, 4), st.binary(max_size=60))
 def test_any_bytes_are_decompressed_or_refused(codec, data):
     with suppress(BadBatch):

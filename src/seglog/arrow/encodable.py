@@ -102,7 +102,7 @@ class EncodableRows:
             raise InvalidArgument(f"rows {start}..{stop} of a batch of {self.rows}")
         if relative + stop - start > 2**32:
             raise InvalidArgument(f"offsets {relative}..{relative + stop - start} must fit 32 bits")
-        entries, marks = (int64_room(2 * (stop - start)).reshape(-1, 2) for _ in range(2))
+        entries, marks = int64_room(4 * (stop - start)).reshape(2, -1, 2)
         place, room = Place(relative, position, np.uint64(salt)), min(target.size, MAX_STORE_BYTES - position)
         length, count, state, summary = encode(
             self._rows, self._ends, start, stop, place, marks_state, target, room, entries.view(np.uint64), marks

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -94,11 +93,14 @@ class _Buffers:
         """Return `count` numpy arrays of at least `size` bytes."""
         if size > BUFFER_BYTES:
             return [_aligned(size) for _ in range(count)]
-        found: list[Any] = []
-        with suppress(IndexError):
-            while len(found) < count:
-                found.append(cls._free.pop())  # in one step: two concurrent batches must not get the same
-        return [*found, *(_aligned(BUFFER_BYTES) for _ in range(count - len(found)))]
+        return [cls._take_one() for _ in range(count)]
+
+    @classmethod
+    def _take_one(cls) -> Any:
+        try:
+            return cls._free.pop()  # in one step: two concurrent batches must not get the same
+        except IndexError:
+            return _aligned(BUFFER_BYTES)
 
     @classmethod
     def give_back(cls, buffers: list[Any]) -> None:

@@ -50,10 +50,10 @@ class ReadableTopic(Uncopied):
 
     def partition(self, number: int) -> Log:
         """Return the log of a partition. Raises InvalidArgument unless 0 <= number < partitions."""
-        number = checked_offset(number, "partition")
-        if not 0 <= number < self.partitions:
-            raise InvalidArgument(f"topic {self.name!r} has partitions 0 to {self.partitions - 1}, not {number}")
-        return self._logs[number]
+        number, logs = checked_offset(number, "partition"), self._logs
+        if not 0 <= number < len(logs):
+            raise InvalidArgument(f"topic {self.name!r} has partitions 0 to {len(logs) - 1}, not {number}")
+        return logs[number]
 
     # --- records ------------------------------------------------------------------------------------------------
 

@@ -1,16 +1,17 @@
-"""Decompress the records of a batch, by pyarrow's codecs, up to a limit."""
+"""Decompress the records of a batch, by lz4's own library and pyarrow's codecs, up to a limit (ADR 0063)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pyarrow as pa
+from lz4.frame import LZ4FrameDecompressor
 
 from seglog.kafka.records.faults import BadBatch, TooLarge
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-STREAMS = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
-NAMES = {NONE: "none", SNAPPY: "snappy", **STREAMS}
+STREAMS = {GZIP: "gzip", ZSTD: "zstd"}
+NAMES = {NONE: "none", SNAPPY: "snappy", LZ4: "lz4", **STREAMS}
 XERIAL = b"\x82SNAPPY\x00"
 XERIAL_HEAD_BYTES = 16
 PIECE_BYTES, LEAST_PIECE_BYTES, PIECE_GROWTH = 1024 * 1024, 16 * 1024, 4
@@ -29,18 +30,39 @@ def decompressed(codec: int, data: memoryview, most: int) -> Any:
         TooLarge: There are more than `most` bytes.
     """
     try:
+        if codec == LZ4:
+            return _lz4(data, most)
         if codec in STREAMS:
             return _stream(STREAMS[codec], data, most)
         if codec == SNAPPY:
             return _snappy(data, most)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, RuntimeError, pa.ArrowException) as error:  # RuntimeError: of lz4
         raise BadBatch(f"its {NAMES[codec]} data is damaged: {error}") from error
     raise BadBatch(f"there is no compression codec {codec}")
 
 
+def _piece_bytes(data: memoryview) -> int:
+    """Return how much is decompressed at once, which is allocated before."""
+    return min(max(PIECE_GROWTH * len(data), LEAST_PIECE_BYTES), PIECE_BYTES)
+
+
+def _lz4(data: memoryview, most: int) -> bytes:
+    frame, size = LZ4FrameDecompressor(), _piece_bytes(data)
+    pieces, length = list[bytes](), 0
+    while not frame.eof:
+        pieces.append(frame.decompress(b"" if pieces else data, max_length=size))
+        length += len(pieces[-1])
+        if length > most:
+            raise TooLarge(most)
+        if frame.needs_input and not frame.eof:
+            raise BadBatch("its lz4 data ends within a frame")
+    if frame.unused_data:
+        raise BadBatch("its lz4 data goes on after its frame")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
 def _stream(name: str, data: memoryview, most: int) -> pa.Buffer:
-    stream = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name)
-    size = min(max(PIECE_GROWTH * len(data), LEAST_PIECE_BYTES), PIECE_BYTES)  # each read allocates as much
+    stream, size = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name), _piece_bytes(data)
     pieces, length = list[pa.Buffer](), 0
     while not pieces or pieces[-1].size == size:  # a shorter one is the last, and often the only one
         pieces.append(stream.read_buffer(size))

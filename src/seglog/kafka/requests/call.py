@@ -118,11 +118,13 @@ class Call:
     async def topic(self, name: str, right: Right) -> Topic:
         """Return a topic; errors as `log`."""
         self.caller.require(right, name)
+        services = self.parts.services
+        found = services.broker.if_open(name)
+        if found is not None:
+            return found
         if not is_name(name):
             raise TopicNotFound(name)
-        broker = self.services.broker
-        found = broker.if_open(name)
-        return found if found is not None else await self.services.reads.run(partial(broker.topic, name))
+        return await services.reads.run(partial(services.broker.topic, name))
 
     async def name_of(self, uuid: str) -> str | None:
         """Return the name of the topic with an id, None if there is none."""

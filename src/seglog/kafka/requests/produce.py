@@ -59,6 +59,16 @@ class Stored(NamedTuple):
     is_staged: bool = False
 
 
+class Batch(NamedTuple):
+    """A batch for a partition of a topic. data: all of it; head: as it is stored."""
+
+    topic: Topic
+    number: int
+    log: Log
+    data: memoryview
+    head: Head
+
+
 class Part(NamedTuple):
     """What a partition of a topic is answered, and which of its records must be durable first, if any."""
 
@@ -150,17 +160,17 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
     """Append a batch."""
     if data is None:
         raise BadBatch("there are no records")
-    services, most = call.services, call.services.settings.limits.batch_bytes
-    if len(data) > most:
-        raise TooLarge(most)
+    limits = call.services.settings.limits
+    if len(data) > limits.batch_bytes:
+        raise TooLarge(limits.batch_bytes)
     log = topic.partition(number)
-    head = _stamped(head_of(data), log)
-    _check(head, services.settings.limits.batch_records)
-    if head.attributes & TRANSACTIONAL:
-        return Stored(await staged(call, topic, number, data, head), _time_of(head), is_staged=True)
+    batch = Batch(topic, number, log, data, _stamped(head_of(data), log))
+    _check(batch.head, limits.batch_records)
+    if batch.head.attributes & TRANSACTIONAL:
+        return Stored(await staged(call, topic, number, data, batch.head), _time_of(batch.head), is_staged=True)
     if durable:
         check_copies(log)
-    return await _append_once(call, topic, number, data, head)
+    return await _append_once(call, batch)
 
 
 def _stamped(head: Head, log: Log) -> Head:
@@ -174,22 +184,20 @@ def _time_of(head: Head) -> int:
     return head.max_timestamp if head.attributes & LOG_APPEND_TIME else NO_TIME
 
 
-async def _append_once(call: Call, topic: Topic, number: int, data: memoryview, head: Head) -> Stored:
+async def _append_once(call: Call, batch: Batch) -> Stored:
     """Append a batch, unless it is a repeated one of an idempotent producer."""
-    services = call.services
+    head, log = batch.head, batch.log
     if head.producer_id == NO_PRODUCER:
-        return Stored(await _append_new(call, topic, number, data, head), _time_of(head))
-    place = (topic.id, number)
-    log = topic.partition(number)
-    async with call.parts.producers.turn(place, log, head) as turn:
+        return Stored(await _append_new(call, batch, None), _time_of(head))
+    async with call.parts.producers.turn((batch.topic.id, batch.number), log, head) as turn:
         if turn.offset is None or turn.offset + head.records > log.next_offset:  # a poisoned log may have lost its end
-            offsets = await _append_new(call, topic, number, data, head, key_of(number, head))
+            offsets = await _append_new(call, batch, key_of(batch.number, head))
             turn.offset = offsets.start
             return Stored(offsets, _time_of(head))
         offsets = range(turn.offset, turn.offset + head.records)
         if _time_of(head) == NO_TIME:
             return Stored(offsets, NO_TIME)
-        return Stored(offsets, await services.reads.run(partial(_stored_time, log, turn.offset)))
+        return Stored(offsets, await call.services.reads.run(partial(_stored_time, log, turn.offset)))
 
 
 def _stored_time(log: Log, offset: int) -> int:
@@ -200,63 +208,56 @@ def _stored_time(log: Log, offset: int) -> int:
         return NO_TIME
 
 
-async def _append_new(
-    call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None = None
-) -> range:
-    if head.records == 1 and len(data) <= SMALL_BYTES and not head.attributes & CODEC_BITS:
-        return await _append_one(call, topic, number, data, head, once)
-
+async def _append_new(call: Call, batch: Batch, once: str | None) -> range:
+    """Append a batch in the way that its size allows."""
+    if batch.head.records == 1 and len(batch.data) <= SMALL_BYTES and not batch.head.attributes & CODEC_BITS:
+        return await _append_one(call, batch, once)
     try:
-        stored = _append_here(call, topic, number, data, head, once)
-        if stored is not None:
-            return stored
-        return await _append_apart(call, topic, number, data, head, once)
+        stored = _append_here(call, batch, once)
+        if stored is None:
+            stored = await _append_apart(call, batch, once)
     except OSError as error:
         if isinstance(error, SeglogError):
             raise
         raise StorageError(error.errno, str(error)) from error
+    call.services.metrics.appended(batch.topic.name, len(stored), len(batch.data))
+    return stored
 
 
-async def _append_apart(call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None) -> range:
+async def _append_apart(call: Call, batch: Batch, once: str | None) -> range:
     """Append a batch on a thread, in memory that the server has for it."""
-    services, limits = call.services, call.services.settings.limits
+    services, limits, log = call.services, call.services.settings.limits, batch.log
 
     def append() -> range:
-        records = decoded(data, head, topic.partition(number), limits.batch_bytes, limits)
-        return _appended(topic, number, records, once)
+        return _appended(batch, decoded(batch.data, batch.head, log, limits.batch_bytes, limits), once)
 
     claim = Claim(services.memory, "decoding")
     call.held.callback(claim.close)
-    room = partial(claim.wait, decoded_bytes(data, head))
-    written: Any = lambda _: [(number, topic.partition(number))]  # noqa: E731 - as `batch` calls it
+    room = partial(claim.wait, decoded_bytes(batch.data, batch.head))
+    written: Any = lambda _: [(batch.number, log)]  # noqa: E731 - as `batch` calls it
     try:
-        offsets: range = await services.appends.batch(topic.name, written, append, durable=False, first=room)
+        offsets: range = await services.appends.batch(batch.topic.name, written, append, durable=False, first=room)
     finally:
         claim.close()
-    services.metrics.appended(topic.name, len(offsets), len(data))
     return offsets
 
 
-def _append_here(call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None) -> range | None:
+def _append_here(call: Call, batch: Batch, once: str | None) -> range | None:
     """Append a small batch immediately; None, without having done anything, if that could block or take long."""
-    services, log = call.services, topic.partition(number)
+    services, (topic, number, log, data, head) = call.services, batch
     if len(data) > SMALL_BYTES or not topic.is_ready(number, HERE_BYTES + decoded_bytes(data, head), once):
         return None
     try:
         records = decoded(data, head, log, HERE_BYTES, services.settings.limits)
     except TooLarge:  # decompressed
         return None
-
-    def append() -> range:
-        return _appended(topic, number, records, once)
-
-    offsets: range = services.appends.batch_here((topic.name, number), log, append)
-    services.metrics.appended(topic.name, len(offsets), len(data))
+    offsets: range = services.appends.batch_here((topic.name, number), log, partial(_appended, batch, records, once))
     return offsets
 
 
-def _appended(topic: Topic, number: int, records: Records, once: str | None) -> range:
+def _appended(batch: Batch, records: Records, once: str | None) -> range:
     """Append records; those without headers, and so without marks, need no Arrow to be stored."""
+    topic, number = batch.topic, batch.number
     if not records.headers:
         if once is None:
             return topic._append_encodable(number, records.to_rows())
@@ -264,12 +265,13 @@ def _appended(topic: Topic, number: int, records: Records, once: str | None) -> 
     return topic.append_batch(records.arrow, partition=number, once=once)[number]
 
 
-async def _append_one(call: Call, topic: Topic, number: int, data: memoryview, head: Head, once: str | None) -> range:
+async def _append_one(call: Call, batch: Batch, once: str | None) -> range:
     """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
-    record = _draft(decoded(data, head, topic.partition(number), SMALL_BYTES, call.services.settings.limits))
-    wanted = Append(topic.writer(number), record, once, durable=False)
-    _, offset = await call.services.appends.append(wanted, len(data) + HEAD_BYTES)
-    call.services.metrics.appended(topic.name, 1, len(data))
+    services, data = call.services, batch.data
+    record = _draft(decoded(data, batch.head, batch.log, SMALL_BYTES, services.settings.limits))
+    wanted = Append(batch.topic.writer(batch.number), record, once, durable=False)
+    _, offset = await services.appends.append(wanted, len(data) + HEAD_BYTES)
+    services.metrics.appended(batch.topic.name, 1, len(data))
     return range(offset, offset + 1)
 
 
