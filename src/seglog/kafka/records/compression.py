@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from lz4.frame import LZ4FrameDecompressor
+from lz4.frame import create_decompression_context, decompress_chunk
 
 from seglog.kafka.records.faults import BadBatch, TooLarge
 
@@ -47,16 +47,17 @@ def _piece_bytes(data: memoryview) -> int:
 
 
 def _lz4(data: memoryview, most: int) -> bytes:
-    frame, size = LZ4FrameDecompressor(), _piece_bytes(data)
-    pieces, length = list[bytes](), 0
-    while not frame.eof:
-        pieces.append(frame.decompress(b"" if pieces else data, max_length=size))
-        length += len(pieces[-1])
+    frame, size = create_decompression_context(), _piece_bytes(data)
+    pieces, length, position, is_whole = list[bytes](), 0, 0, False
+    while not is_whole:
+        if position == len(data):
+            raise BadBatch("its lz4 data ends within a frame")
+        piece, taken, is_whole = decompress_chunk(frame, data[position:], max_length=size)
+        pieces.append(piece)
+        length, position = length + len(piece), position + taken
         if length > most:
             raise TooLarge(most)
-        if frame.needs_input and not frame.eof:
-            raise BadBatch("its lz4 data ends within a frame")
-    if frame.unused_data:
+    if position < len(data):
         raise BadBatch("its lz4 data goes on after its frame")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
