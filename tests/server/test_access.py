@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import ssl
 import subprocess
+from contextlib import suppress
 
 import httpx
 import pytest
+import uvloop
 
 from seglog.errors import ConfigError
+from seglog.server.http.handshakes import Handshakes
+from seglog.server.http.protocol import BoundedProtocol
 from seglog.server.rights.access import Access, new_token
 from seglog.server.settings import Settings
 from tests import tools
+from tests.server.in_process import serving
+from tests.waiting import until
 
 PEOPLE = {
     "reader": {"orders": ["read"]},
@@ -227,6 +235,52 @@ def test_over_tls_everything_works_as_without(serve_with, certificate):
     with pytest.raises(httpx.RemoteProtocolError):
         httpx.get(f"http://127.0.0.1:{server.port}/ready")
     assert server.process.poll() is None
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_request_may_come_with_the_end_of_the_handshake(certificate, loop):
+    """asyncio, which Windows has, hands it over before the connection; it must not close a connection twice either."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    failures = []
+
+    async def answer(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async def run():
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: failures.append(found))
+        async with serving(Handshakes(context, BoundedProtocol), answer) as (address, state):
+            for _ in range(3):
+                assert await asyncio.to_thread(asked_with_the_handshake, address, certificate[0]) == b"ok"
+            await asyncio.to_thread(until, lambda: not state.connections)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run())
+    assert failures == []
+
+
+def asked_with_the_handshake(address, trusted):
+    """Send the last message of a handshake and a request together; return the body of the answer."""
+    come, gone = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context(cafile=trusted).wrap_bio(come, gone, server_hostname=address[0])
+    with socket.create_connection(address, timeout=20) as peer:
+
+        def patient(step):
+            while True:
+                with suppress(ssl.SSLWantReadError):
+                    return step()
+                peer.sendall(gone.read())
+                received = peer.recv(65536)
+                assert received, "the server has closed the connection"
+                come.write(received)
+
+        patient(tls.do_handshake)
+        tls.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"\r\n\r\nok"):
+            answer += patient(lambda: tls.read(65536))
+        return answer[-2:]
 
 
 def test_a_certificate_needs_its_key(serve_with, certificate, tmp_path):

@@ -20,20 +20,32 @@ async def answer(_scope, _receive, send):
     await send({"type": "http.response.body", "body": BODY})
 
 
-@pytest.mark.parametrize("header", [b"Connection: close\r\n", b""], ids=["closed", "kept alive"])
-def test_a_closed_connection_ends_although_its_peer_does_not_read_the_answer(header):
+def unsent(connection):
+    """Return how many bytes of answers the peer has not taken."""
+    return connection.transport.get_write_buffer_size()
+
+
+@pytest.mark.parametrize(
+    ("header", "kept", "ends"),
+    [(b"Connection: close\r\n", 0, False), (b"", 0, False), (b"", 60, True)],
+    ids=["closed", "kept alive", "ended by its peer"],
+)
+def test_a_closed_connection_ends_although_its_peer_does_not_read_the_answer(header, kept, ends):
     class Protocol(BoundedProtocol):
         idle_seconds = 0.2
 
     async def run():
-        async with serving(Protocol, answer, send_buffer=4096, timeout_keep_alive=0) as (address, state):
+        async with serving(Protocol, answer, send_buffer=4096, timeout_keep_alive=kept) as (address, state):
             with closing(socket.socket()) as peer:
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 peer.connect(address)
                 peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % header)
+                if ends:
+                    await asyncio.to_thread(until, lambda: any(unsent(one) for one in state.connections))
+                    peer.shutdown(socket.SHUT_WR)
                 await asyncio.to_thread(until, lambda: any(one.transport.is_closing() for one in state.connections))
                 [one] = state.connections
-                assert one.transport.get_write_buffer_size() > 0
+                assert unsent(one)
                 assert one._stalled is None
                 await asyncio.to_thread(until, lambda: not state.connections)
 

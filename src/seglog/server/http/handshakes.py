@@ -107,7 +107,7 @@ class _Handshake(asyncio.Protocol):
         except (OSError, ssl.SSLError):
             self._transport.abort()
         else:
-            if transport is not None:
+            if transport is not None and not transport.is_closing():
                 self._protocol.connection_made(transport)
         finally:
             self._all.pending.discard(self)

@@ -48,7 +48,8 @@ class JoinedTransport:
     def close(self) -> None:
         """Send delayed data, then close, soon even if the peer reads no further: closing alone waits for it."""
         self._send_held()
-        self._transport.close()
+        if not self._transport.is_closing():  # asyncio's transport with TLS must not be closed twice
+            self._transport.close()
         if self._transport.get_write_buffer_size():
             self._loop.call_later(self._idle_seconds, self._transport.abort)
 

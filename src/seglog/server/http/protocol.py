@@ -55,7 +55,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._unparsed = 0  # bytes since the parser last completed a head or a piece of a body
-        self._in_head = self._in_request = self._refused = False
+        self._is_made = self._in_head = self._in_request = self._refused = False
         self._has_turn = False  # to come: it waits in `turns`
         self._left = 0  # missing bytes of a body of known length
         self._pieces: list[bytes] = []  # of the body, from the data that is parsed now
@@ -71,6 +71,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """Start the timer for the head; refuse the connection if there are too many."""
         super().connection_made(cast("asyncio.Transport", JoinedTransport(transport, self.loop, self.idle_seconds)))
         self.flow = _Flow(self.transport, self)
+        self._is_made = True
         too_many = len(self.connections) - self.most_connections
         if too_many > max(self.most_connections // REFUSED_SHARE, REFUSED_LEAST):
             self._drop(f"{self.most_connections} connections are open already")
@@ -78,9 +79,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(503, f"{self.most_connections} connections are open already; retry in a moment")
         else:
             self._expect_head()
+            if self._waiting:
+                early, self._waiting = self._waiting, b""
+                self.data_received(early)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers."""
+        if not self._is_made:  # its TLS handshake has failed
+            return
         for handle in (self._deadline, self._stalled, self._lingering):
             if handle is not None:
                 handle.cancel()
@@ -88,8 +94,16 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()  # uvicorn does it only without an error
         super().connection_lost(exc)
 
+    def eof_received(self) -> None:
+        """Close the connection, soon even if the peer reads no further: asyncio alone would wait for it."""
+        if self._is_made:
+            self.transport.close()
+
     def data_received(self, data: bytes) -> None:
         """Parse one request; keep the bytes after it."""
+        if not self._is_made:  # what asyncio, unlike uvloop, hands over at the end of the TLS handshake
+            self._waiting += data
+            return
         if self._refused or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
