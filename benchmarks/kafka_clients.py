@@ -33,7 +33,7 @@ SIZES = (("100 B", 100), ("1 KiB", 1024))
 ACKS = ("1", "all")
 CODECS = ("none", "lz4")
 ALL_AIM, ONE_AIM, CONSUME_AIM = 1.0, 0.7, 1.0
-STARTS = 3
+PAIRS, STARTS = 7, 3
 WARM_RUNS = 5  # of a producer, before anything is measured
 CONSUMED_RUNS = 6  # whose records a consumer reads
 CREATE_SECONDS = 30.0
@@ -124,6 +124,7 @@ class _Comparison:
     def __init__(self, ours: Broker, theirs: Broker, scale: Scale) -> None:
         self._sides = (ours, theirs)
         self._scale = scale
+        self._pairs = min(PAIRS, scale.repeats)
 
     def figures(self) -> Iterator[Figure]:
         """Measure all but the start."""
@@ -134,7 +135,7 @@ class _Comparison:
             topic, name = f"{size}-{codec}-{acks}", f"{label}, {codec}"
             yield from self._producing(topic, f"acks={acks}, {name}", acks, codec, size, records)
             if acks == ACKS[0]:
-                yield self._consuming(topic, name, 2 * records * min(CONSUMED_RUNS, self._scale.repeats + 1))
+                yield self._consuming(topic, name, 2 * records * min(CONSUMED_RUNS, self._pairs + 1))
             resident.append([one.resident for one in self._sides])
         mine, others = zip(*resident, strict=True)
         yield Figure(name="memory", against=AGAINST, ours=mine, other=others, work=2**20, unit="MiB")
@@ -142,7 +143,7 @@ class _Comparison:
     def _warm_up(self) -> None:
         for side in self._sides:
             side.create("warm", acks=ACKS[0])
-            for _ in range(min(WARM_RUNS, self._scale.repeats)):
+            for _ in range(min(WARM_RUNS, self._pairs)):
                 side.produce("warm", ACKS[0], CODECS[0], SIZES[0][1], self._scale.peer_records)
 
     def _producing(self, topic: str, name: str, acks: str, codec: str, size: int, records: int) -> Iterator[Figure]:
@@ -154,7 +155,7 @@ class _Comparison:
 
         for side in self._sides:
             side.create(topic, acks=acks)
-        in_rounds([partial(produce, number) for number in range(2)], repeats=self._scale.repeats)
+        in_rounds([partial(produce, number) for number in range(2)], repeats=self._pairs)
         mine, others = (found[1:] for found in produced)
         yield Figure(
             name=f"produce, {name}",
@@ -170,6 +171,6 @@ class _Comparison:
 
     def _consuming(self, topic: str, name: str, records: int) -> Figure:
         readers = [partial(side.consume, topic, records) for side in self._sides]
-        mine, others = in_rounds(readers, repeats=self._scale.repeats)
+        mine, others = in_rounds(readers, repeats=self._pairs)
         name, unit = f"consume, {name}", "k records"
         return Figure(name=name, against=AGAINST, ours=mine, other=others, work=1e-3, unit=unit, aim=CONSUME_AIM)
