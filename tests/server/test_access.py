@@ -7,7 +7,8 @@ import json
 import socket
 import ssl
 import subprocess
-from contextlib import suppress
+import sys
+from contextlib import closing
 
 import httpx
 import pytest
@@ -18,8 +19,7 @@ from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import BoundedProtocol
 from seglog.server.rights.access import Access, new_token
 from seglog.server.settings import Settings
-from tests import tools
-from tests.server.in_process import serving
+from tests.server.in_process import TlsPeer, context_of, serving
 from tests.waiting import until
 
 PEOPLE = {
@@ -209,18 +209,6 @@ def test_a_name_that_was_pointed_at_this_machine_is_refused(http, shared):
 # --- TLS --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """Certificate and key of 127.0.0.1, signed by itself."""
-    tools.require("openssl")
-    place = tmp_path_factory.mktemp("tls")
-    files = place / "cert.pem", place / "key.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=seglog"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(files[0]), "-keyout", str(files[1])]
-    subprocess.run([*command.split(), *names], check=True, capture_output=True)
-    return files
-
-
 def test_over_tls_everything_works_as_without(serve_with, certificate):
     server = serve_with(certificate=str(certificate[0]), key=str(certificate[1]))
     assert server.url.startswith("https://")
@@ -237,50 +225,47 @@ def test_over_tls_everything_works_as_without(serve_with, certificate):
     assert server.process.poll() is None
 
 
-@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def test_a_request_may_come_with_the_end_of_the_handshake(certificate, loop):
-    """asyncio, which Windows has, hands it over before the connection; it must not close a connection twice either."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    failures = []
-
+def test_a_request_may_come_with_the_end_of_the_handshake(certificate):
     async def answer(_scope, _receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
 
+    def ask(address):
+        with closing(TlsPeer(address, certificate[0])) as peer:
+            peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            received = b""
+            while not received.endswith(b"\r\n\r\nok"):
+                received += peer.receive()
+
     async def run():
-        asyncio.get_running_loop().set_exception_handler(lambda _, found: failures.append(found))
-        async with serving(Handshakes(context, BoundedProtocol), answer) as (address, state):
-            for _ in range(3):
-                assert await asyncio.to_thread(asked_with_the_handshake, address, certificate[0]) == b"ok"
+        async with serving(Handshakes(context_of(certificate), BoundedProtocol), answer) as (address, state):
+            await asyncio.to_thread(ask, address)
             await asyncio.to_thread(until, lambda: not state.connections)
 
-    with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(run())
-    assert failures == []
+    uvloop.run(run())
 
 
-def asked_with_the_handshake(address, trusted):
-    """Send the last message of a handshake and a request together; return the body of the answer."""
-    come, gone = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = ssl.create_default_context(cafile=trusted).wrap_bio(come, gone, server_hostname=address[0])
-    with socket.create_connection(address, timeout=20) as peer:
+def test_a_connection_that_ends_instead_of_its_handshake_does_not_count(certificate):
+    async def run():
+        handshakes = Handshakes(context_of(certificate), BoundedProtocol)
+        async with serving(handshakes, None) as (address, state):
+            for _ in range(20):
+                with closing(socket.create_connection(address)) as peer:
+                    peer.shutdown(socket.SHUT_WR)
+                    await asyncio.to_thread(peer.recv, 1)
+            await asyncio.to_thread(until, lambda: not handshakes.pending)
+            assert not state.connections
 
-        def patient(step):
-            while True:
-                with suppress(ssl.SSLWantReadError):
-                    return step()
-                peer.sendall(gone.read())
-                received = peer.recv(65536)
-                assert received, "the server has closed the connection"
-                come.write(received)
+    uvloop.run(run())
 
-        patient(tls.do_handshake)
-        tls.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        answer = b""
-        while not answer.endswith(b"\r\n\r\nok"):
-            answer += patient(lambda: tls.read(65536))
-        return answer[-2:]
+
+def test_tls_needs_uvloop(certificate, tmp_path):
+    program = "import sys; sys.modules['uvloop'] = None; from seglog.cli import main; sys.exit(main())"
+    options = ["serve", tmp_path / "root", "--port", "0", "--tls-cert", certificate[0], "--tls-key", certificate[1]]
+    command = [sys.executable, "-c", program, *options]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "TLS needs uvloop" in ended.stderr
 
 
 def test_a_certificate_needs_its_key(serve_with, certificate, tmp_path):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from contextlib import closing
 
 import pytest
+import uvloop
 
+from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import BoundedProtocol
-from tests.server.in_process import serving
+from tests.server.in_process import TlsPeer, context_of, serving
 from tests.waiting import until
 
 BODY = b"x" * 50_000  # less than the high-water mark of a transport, so no timer of flow control runs
@@ -21,15 +24,18 @@ async def answer(_scope, _receive, send):
 
 
 def unsent(connection):
-    """Return how many bytes of answers the peer has not taken."""
+    """Return how many bytes of answers the peer has not taken, of those that are not encrypted yet."""
     return connection.transport.get_write_buffer_size()
 
 
-@pytest.mark.parametrize(
+WAYS = pytest.mark.parametrize(
     ("header", "kept", "ends"),
     [(b"Connection: close\r\n", 0, False), (b"", 0, False), (b"", 60, True)],
     ids=["closed", "kept alive", "ended by its peer"],
 )
+
+
+@WAYS
 def test_a_closed_connection_ends_although_its_peer_does_not_read_the_answer(header, kept, ends):
     class Protocol(BoundedProtocol):
         idle_seconds = 0.2
@@ -45,8 +51,50 @@ def test_a_closed_connection_ends_although_its_peer_does_not_read_the_answer(hea
                     peer.shutdown(socket.SHUT_WR)
                 await asyncio.to_thread(until, lambda: any(one.transport.is_closing() for one in state.connections))
                 [one] = state.connections
-                assert unsent(one)
+                assert unsent(one) > 0
                 assert one._stalled is None
                 await asyncio.to_thread(until, lambda: not state.connections)
+
+    asyncio.run(run())
+
+
+@WAYS
+def test_it_ends_with_tls_too(header, kept, ends, certificate):
+    class Protocol(BoundedProtocol):
+        idle_seconds = 0.2
+
+    async def run():
+        handshakes = Handshakes(context_of(certificate), Protocol)
+        kept_alive = 1 if ends else kept  # uvloop does not tell that a peer has ended its side
+        async with serving(handshakes, answer, send_buffer=4096, timeout_keep_alive=kept_alive) as (address, state):
+            peer = await asyncio.to_thread(TlsPeer, address, certificate[0], buffer=4096)
+            with closing(peer):
+                peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % header)
+                await asyncio.to_thread(until, lambda: any(one.cycle for one in state.connections))
+                if ends:
+                    peer.socket.shutdown(socket.SHUT_WR)
+                await asyncio.to_thread(until, lambda: not state.connections)
+
+    uvloop.run(run())
+
+
+def test_a_peer_that_reads_slowly_gets_the_whole_answer_of_a_closed_connection():
+    class Protocol(BoundedProtocol):
+        idle_seconds = 3
+
+    def read(peer):
+        received = b""
+        while piece := peer.recv(4000):
+            received += piece
+            time.sleep(0.3)  # so all of it takes longer than `idle_seconds`
+        return received
+
+    async def run():
+        async with serving(Protocol, answer, send_buffer=4096) as (address, _):
+            with closing(socket.socket()) as peer:
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                peer.connect(address)
+                peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert BODY in await asyncio.to_thread(read, peer)
 
     asyncio.run(run())

@@ -23,7 +23,8 @@ class JoinedTransport:
         self._loop = loop
         self._idle_seconds = idle_seconds
         self._held = b""
-        self._awaits_turn = False
+        self._awaits_turn = self._is_lost = False
+        self._closing: asyncio.TimerHandle | None = None
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the transport."""
@@ -46,12 +47,34 @@ class JoinedTransport:
                 self._loop.call_soon(self._turn_over)
 
     def close(self) -> None:
-        """Send delayed data, then close, soon even if the peer reads no further: closing alone waits for it."""
+        """Send delayed data, then close; abort if the peer reads no further: closing alone waits for it."""
+        if self._is_lost:
+            return
         self._send_held()
-        if not self._transport.is_closing():  # asyncio's transport with TLS must not be closed twice
-            self._transport.close()
-        if self._transport.get_write_buffer_size():
-            self._loop.call_later(self._idle_seconds, self._transport.abort)
+        self._transport.close()
+        if self._closing is None and (self._unsent or self.get_extra_info("ssl_object")):
+            self._abort_later()
+
+    def lost(self) -> None:
+        """End: the connection has."""
+        self._is_lost = True
+        if self._closing is not None:
+            self._closing.cancel()
+
+    @property
+    def _unsent(self) -> int:
+        """Bytes that the peer has not taken; with TLS, those that are not encrypted yet."""
+        size: int = self._transport.get_write_buffer_size()
+        return size
+
+    def _abort_later(self) -> None:
+        self._closing = self._loop.call_later(self._idle_seconds, self._abort_unless_less, self._unsent)
+
+    def _abort_unless_less(self, before: int) -> None:
+        if self._unsent < before:  # it still reads
+            self._abort_later()
+        else:
+            self._transport.abort()
 
     def _turn_over(self) -> None:
         self._awaits_turn = False

@@ -79,14 +79,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(503, f"{self.most_connections} connections are open already; retry in a moment")
         else:
             self._expect_head()
-            if self._waiting:
-                early, self._waiting = self._waiting, b""
-                self.data_received(early)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the timers."""
-        if not self._is_made:  # its TLS handshake has failed
+        if not self._is_made:  # it ended with its TLS handshake
             return
+        cast("JoinedTransport", self.transport).lost()
         for handle in (self._deadline, self._stalled, self._lingering):
             if handle is not None:
                 handle.cancel()
@@ -101,9 +99,6 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse one request; keep the bytes after it."""
-        if not self._is_made:  # what asyncio, unlike uvloop, hands over at the end of the TLS handshake
-            self._waiting += data
-            return
         if self._refused or self.transport.is_closing():
             return
         self._unset_keepalive_if_required()
