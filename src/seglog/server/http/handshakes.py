@@ -107,8 +107,10 @@ class _Handshake(asyncio.Protocol):
         except (OSError, ssl.SSLError):
             self._transport.abort()
         else:
-            if transport is not None and not transport.is_closing():
+            if transport is not None and transport.get_extra_info("cipher"):
                 self._protocol.connection_made(transport)
+            else:  # the peer has ended the connection, which is no error for uvloop
+                self._transport.abort()
         finally:
             self._all.pending.discard(self)
 
