@@ -33,15 +33,19 @@ class Ledger:
         self.values: dict[int, bytes] = {}
         self.acknowledged = 0
 
-    def run(self, directory: Path, url: str, seed: int, seconds: float) -> str:
-        """Run a writer, kill it after some seconds of work; return its last line."""
+    def run(self, directory: Path, url: str, seed: int, seconds: float, *, acknowledges: bool = False) -> str:
+        """Run a writer, kill it after some seconds of work; return its first line.
+
+        acknowledges: the seconds begin with the first records that it acknowledges.
+        """
         command = [sys.executable, str(PROGRAM), str(directory), url, str(seed)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             first = process.stdout.readline()
+            lines = [process.stdout.readline()] if acknowledges else []
             time.sleep(seconds if first.startswith("began") else 0)  # lets it work: this is the test's input, no wait
             process.kill()
-            lines = process.stdout.read().splitlines(keepends=True)
+            lines += process.stdout.read().splitlines(keepends=True)
         self.note([line for line in lines if line.endswith("\n")], seed)
         return first
 
@@ -115,7 +119,7 @@ def test_a_paused_writer_that_wakes_up_after_a_take_over_acknowledges_nothing(
             process.send_signal(signal.SIGSTOP)
             until(lambda: _is_stopped(process.pid))  # a thread in a system call goes on for a moment
             seglog.restore(url, tmp_path / "new")
-            assert new.run(tmp_path / "new", url, 8, 0.3) == "began\n"
+            assert new.run(tmp_path / "new", url, 8, 0.3, acknowledges=True) == "began\n"
             process.send_signal(signal.SIGCONT)
             *lines, last = [archived, *process.stdout.read().splitlines()]
         finally:
