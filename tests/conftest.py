@@ -18,6 +18,7 @@ from hypothesis import settings
 import seglog
 from seglog import LogConfig, Retention
 from tests import pages, proofs, tools
+from tests.tls import certify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -204,6 +205,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         left: set[str] = item.funcargs["examples"].unrun()
         assert not left, f"the test ran no examples of the page in {left}"
     return done
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The files of a certificate of 127.0.0.1 and of its key."""
+    tools.require("openssl")
+    return certify(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

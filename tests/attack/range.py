@@ -23,6 +23,7 @@ from typing import Any
 from tests.attack.clients import ATTACKS, Attack
 from tests.attack.place import MIB
 from tests.attack.probe import CONNECTED
+from tests.tls import certify
 from tests.waiting import until
 
 NICE = 19  # attackers stand for other machines: they must take no processor time that the server could use
@@ -181,10 +182,8 @@ def run(directory: Path, name: str, seconds: float) -> Measured:
 
 
 def _certificate(directory: Path) -> list[str]:
-    key, certificate = directory / "key.pem", directory / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
-    return ["--tls-cert", str(certificate), "--tls-key", str(key)]
+    certificate, key = certify(directory)
+    return ["--tls-cert", certificate, "--tls-key", key]
 
 
 def be_another_machine() -> None:

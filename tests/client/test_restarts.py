@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -159,15 +158,10 @@ def test_a_value_beyond_the_servers_limit_is_refused_and_the_client_goes_on(serv
         assert topic.append(b"v") == (0, 0)
 
 
-@pytest.mark.needs("openssl")
-def test_over_tls_the_certificate_is_checked(serve: Callable[..., Any], tmp_path: Any) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    extension = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*make, *extension], check=True, capture_output=True)
-    server = serve("--tls-cert", str(certificate), "--tls-key", str(key))
+def test_over_tls_the_certificate_is_checked(serve: Callable[..., Any], certificate: tuple[str, str]) -> None:
+    server = serve("--tls-cert", certificate[0], "--tls-key", certificate[1])
     url = server.url.replace("http://", "https://")
-    with seglog.Client(url, verify=str(certificate)) as client:
+    with seglog.Client(url, verify=certificate[0]) as client:
         assert client.create_topic("orders").append_stream([b"a", b"b"]) == (0, 0)
         assert client.topic("orders").read(0, 0).value == b"ab"
     with seglog.Client(url, retries=0) as client, pytest.raises(seglog.ConnectionFailed) as refused:

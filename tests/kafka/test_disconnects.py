@@ -5,9 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 import struct
-import subprocess
 import threading
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 
 import pytest
@@ -24,6 +23,7 @@ from seglog.testing.kafka import KafkaBroker
 from seglog.topic.idempotency.memory import OnceWindow
 from tests.kafka.conftest import Raw, connected, until
 from tests.kafka.producers import RawProducer, batch_of, produce_of, produced
+from tests.tls import TlsPeer, server_context
 
 pytest_plugins = ["seglog.testing.kafka_fixtures"]
 KEYS = 10
@@ -46,17 +46,6 @@ def _produce_and_leave(address, value):
         raw.request(PRODUCE.key, 8, produce_of([batch_of([value])], acks=0))
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """A certificate of 127.0.0.1, and its key."""
-    place = tmp_path_factory.mktemp("tls")
-    words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    files = ["-keyout", str(place / "key.pem"), "-out", str(place / "cert.pem")]
-    subprocess.run([*words.split(), *files], check=True, capture_output=True)
-    return str(place / "cert.pem"), str(place / "key.pem")
-
-
-@pytest.mark.needs("openssl")
 def test_a_batch_whose_tls_connection_is_reset_while_it_is_appended_counts_as_sent(certificate):
     client = _client_tls()
     kafka = KafkaBroker()
@@ -65,7 +54,7 @@ def test_a_batch_whose_tls_connection_is_reset_while_it_is_appended_counts_as_se
         log = topic.partition(0)
         producer = RawProducer(kafka, "orders")
         assert producer.send(0, [b"a"]) == (0, 0)
-        kafka._tls = _server_tls(certificate)
+        kafka._tls = server_context(certificate)
     with kafka:
         log = kafka.broker.topic("orders").partition(0)
 
@@ -92,7 +81,6 @@ def test_a_batch_whose_tls_connection_is_reset_while_it_is_appended_counts_as_se
         assert log.next_offset == 4 + KEYS
 
 
-@pytest.mark.needs("openssl")
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.0\r\n\r\n", b"\x16\x03\x01", b""], ids=["text", "a part", "nothing"])
 def test_a_handshake_that_fails_is_no_error_of_the_server(certificate, sent):
     with _without_errors(certificate) as raw:
@@ -101,39 +89,27 @@ def test_a_handshake_that_fails_is_no_error_of_the_server(certificate, sent):
         assert raw.bytes(2**16)[:1] in (b"", b"\x15")  # an alert
 
 
-@pytest.mark.needs("openssl")
 def test_a_client_that_ends_with_its_handshake_is_no_error_of_the_server(certificate):
     with _without_errors(certificate) as raw:
-        tls, _, goes = _shaken(raw)
-        _is_done(tls.unwrap)
-        raw.socket.sendall(goes.read())  # the end of the handshake, and of the connection
+        TlsPeer(raw.socket, certificate[0]).send(ends=True)  # with the end of the handshake
         raw.socket.shutdown(socket.SHUT_WR)
         raw.bytes(2**16)
 
 
-@pytest.mark.needs("openssl")
 def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(certificate):
     with _without_errors(certificate) as raw:
-        tls, came, goes = _shaken(raw)
-        tls.write(_frame(1))
-        raw.socket.sendall(goes.read())
-        found = b""
-        while len(found) < 4:
-            came.write(raw.socket.recv(65536))
-            with suppress(ssl.SSLWantReadError):
-                found += tls.read(65536)
+        peer, found = TlsPeer(raw.socket, certificate[0]), b""
+        peer.send(_frame(1))
+        while len(found) < 8:
+            found += peer.receive()
     assert found[4:8] == struct.pack(">i", 7)
 
 
-@pytest.mark.needs("openssl")
 def test_batches_that_come_with_the_end_of_a_tls_connection_are_appended(certificate):
     kafka = KafkaBroker()
     with _without_errors(certificate, kafka) as raw:
         log = kafka.broker.create_topic("orders").partition(0)
-        tls, _, goes = _shaken(raw)
-        tls.write(3 * AT_ONCE * _frame(0))
-        _is_done(tls.unwrap)
-        raw.socket.sendall(goes.read())
+        TlsPeer(raw.socket, certificate[0]).send(3 * AT_ONCE * _frame(0), ends=True)
         until(lambda: log.next_offset == 3 * AT_ONCE)
 
 
@@ -143,21 +119,11 @@ def _frame(acks):
     return struct.pack(">i", len(data)) + data
 
 
-def _shaken(raw):
-    """Make a handshake but for the client's last part; return the connection, what comes, and what is to be sent."""
-    came, goes = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = _client_tls().wrap_bio(came, goes)
-    while not _is_done(tls.do_handshake):
-        raw.socket.sendall(goes.read())
-        came.write(raw.socket.recv(65536))
-    return tls, came, goes
-
-
 @contextmanager
 def _without_errors(certificate, kafka=None):
     """Give a connection to a broker with TLS, whose event loop must have reported no error at the end."""
     kafka, found = kafka or KafkaBroker(), []
-    kafka._tls = _server_tls(certificate)
+    kafka._tls = server_context(certificate)
     with kafka:
         handler = kafka._loop.set_exception_handler
         kafka._loop.call_soon_threadsafe(handler, lambda _loop, context: found.append(context))
@@ -166,24 +132,10 @@ def _without_errors(certificate, kafka=None):
     assert not found
 
 
-def _server_tls(certificate):
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(*certificate)
-    return server
-
-
 def _client_tls():
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     return client
-
-
-def _is_done(step):
-    try:
-        step()
-    except ssl.SSLWantReadError:
-        return False
-    return True
 
 
 def _tls(kafka, context):

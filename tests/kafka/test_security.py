@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import ssl
-import subprocess
 from contextlib import ExitStack
 
 import confluent_kafka
@@ -18,6 +17,7 @@ from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from seglog.server.rights.access import new_token
 from tests.kafka.clients import AioKafka, Confluent, KafkaPython, Sent
 from tests.kafka.conftest import KafkaServer, until
+from tests.tls import certify
 
 
 def tokens_in(path, **rights):
@@ -38,19 +38,10 @@ def guarded(tmp_path_factory):
         reader=({"orders": ["read"]}, ("mine",)),
         other=({"orders": ["read"]}, ()),
     )
-    key = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    files = [
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-keyout",
-        str(place / "key.pem"),
-        "-out",
-        str(place / "cert.pem"),
-    ]
-    subprocess.run([*key.split(), *files], check=True, capture_output=True)
-    options = ("--tokens", "tokens.json", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
-    server = KafkaServer(place / "root", [one if one.startswith("--") else str(place / one) for one in options])
-    server.tokens, server.certificate = tokens, str(place / "cert.pem")
+    certificate, key = certify(place)
+    options = ["--tokens", str(place / "tokens.json"), "--tls-cert", certificate, "--tls-key", key]
+    server = KafkaServer(place / "root", options)
+    server.tokens, server.certificate = tokens, certificate
     try:
         admin = AdminClient(options_of(server, "ops"))
         for created in admin.create_topics([NewTopic("orders", 1), NewTopic("secret", 1)]).values():

@@ -16,7 +16,6 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests import tools
 from tests.conftest import MEASURED
 
 if TYPE_CHECKING:
@@ -201,15 +200,3 @@ def topic(http: httpx.Client) -> Callable[..., str]:
         return name
 
     return make
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Certificate and key of 127.0.0.1, signed by itself."""
-    tools.require("openssl")
-    place = tmp_path_factory.mktemp("tls")
-    files = place / "cert.pem", place / "key.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=seglog"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(files[0]), "-keyout", str(files[1])]
-    subprocess.run([*command.split(), *names], check=True, capture_output=True)
-    return files

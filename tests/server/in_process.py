@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 
 import uvicorn
@@ -30,45 +29,3 @@ async def serving(protocol, app, *, send_buffer=0, **options):
     finally:
         server.close()
         await server.wait_closed()
-
-
-def context_of(certificate):
-    """Return the context of a server with this certificate and key."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    return context
-
-
-class TlsPeer:
-    """A client whose first data goes out with the last message of its handshake, and that reads when it is told."""
-
-    def __init__(self, address, trusted, *, buffer=0):
-        """buffer: bytes that its kernel may hold of what comes, if not 0."""
-        self._come, self._gone = ssl.MemoryBIO(), ssl.MemoryBIO()
-        context = ssl.create_default_context(cafile=trusted)
-        self._tls = context.wrap_bio(self._come, self._gone, server_hostname=address[0])
-        self.socket = socket.socket()
-        self.socket.settimeout(20)
-        if buffer:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        self.socket.connect(address)
-        self._patiently(self._tls.do_handshake)
-
-    def send(self, data):
-        self._tls.write(data)
-        self.socket.sendall(self._gone.read())
-
-    def receive(self):
-        return self._patiently(lambda: self._tls.read(65536))
-
-    def _patiently(self, step):
-        while True:
-            with suppress(ssl.SSLWantReadError):
-                return step()
-            self.socket.sendall(self._gone.read())
-            received = self.socket.recv(65536)
-            assert received, "the server has closed the connection"
-            self._come.write(received)
-
-    def close(self):
-        self.socket.close()

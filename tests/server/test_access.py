@@ -19,7 +19,8 @@ from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import BoundedProtocol
 from seglog.server.rights.access import Access, new_token
 from seglog.server.settings import Settings
-from tests.server.in_process import TlsPeer, context_of, serving
+from tests.server.in_process import serving
+from tests.tls import TlsPeer, server_context
 from tests.waiting import until
 
 PEOPLE = {
@@ -210,7 +211,7 @@ def test_a_name_that_was_pointed_at_this_machine_is_refused(http, shared):
 
 
 def test_over_tls_everything_works_as_without(serve_with, certificate):
-    server = serve_with(certificate=str(certificate[0]), key=str(certificate[1]))
+    server = serve_with(certificate=certificate[0], key=certificate[1])
     assert server.url.startswith("https://")
     trusted = ssl.create_default_context(cafile=certificate[0])
     with server.client(verify=trusted) as http:
@@ -231,14 +232,15 @@ def test_a_request_may_come_with_the_end_of_the_handshake(certificate):
         await send({"type": "http.response.body", "body": b"ok"})
 
     def ask(address):
-        with closing(TlsPeer(address, certificate[0])) as peer:
+        with socket.create_connection(address, timeout=20) as wire:
+            peer = TlsPeer(wire, certificate[0])
             peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             received = b""
             while not received.endswith(b"\r\n\r\nok"):
                 received += peer.receive()
 
     async def run():
-        async with serving(Handshakes(context_of(certificate), BoundedProtocol), answer) as (address, state):
+        async with serving(Handshakes(server_context(certificate), BoundedProtocol), answer) as (address, state):
             await asyncio.to_thread(ask, address)
             await asyncio.to_thread(until, lambda: not state.connections)
 
@@ -247,7 +249,7 @@ def test_a_request_may_come_with_the_end_of_the_handshake(certificate):
 
 def test_a_connection_that_ends_instead_of_its_handshake_does_not_count(certificate):
     async def run():
-        handshakes = Handshakes(context_of(certificate), BoundedProtocol)
+        handshakes = Handshakes(server_context(certificate), BoundedProtocol)
         async with serving(handshakes, None) as (address, state):
             for _ in range(20):
                 with closing(socket.create_connection(address)) as peer:
@@ -270,6 +272,6 @@ def test_tls_needs_uvloop(certificate, tmp_path):
 
 def test_a_certificate_needs_its_key(serve_with, certificate, tmp_path):
     with pytest.raises(AssertionError, match="both a certificate and its key"):
-        serve_with(certificate=str(certificate[0]))
+        serve_with(certificate=certificate[0])
     with pytest.raises(AssertionError, match="cannot be used"):
-        serve_with(certificate=str(certificate[0]), key=str(tmp_path / "none.pem"))
+        serve_with(certificate=certificate[0], key=str(tmp_path / "none.pem"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -320,13 +319,9 @@ def test_the_server_deletes_no_directory_that_it_did_not_make(serve_with, tmp_pa
 # --- TLS --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.needs("openssl")
-def test_connections_without_a_handshake_are_counted_and_end_in_time(serve_with, tmp_path):
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+def test_connections_without_a_handshake_are_counted_and_end_in_time(serve_with, certificate):
     limits = {"connections": 5, "head_seconds": 2}
-    server = serve_with(limits=limits, certificate=str(certificate), key=str(key))
+    server = serve_with(limits=limits, certificate=certificate[0], key=certificate[1])
     with server.client(verify=False) as http, many(server, 4) as silent:
         wait_for(lambda: http.post("/records", content=b"v").status_code == 200)
         with server.connection() as one_more:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 import uvloop
 
 from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import BoundedProtocol
-from tests.server.in_process import TlsPeer, context_of, serving
+from tests.server.in_process import serving
+from tests.tls import TlsPeer, server_context
 from tests.waiting import until
 
 BODY = b"x" * 50_000  # less than the high-water mark of a transport, so no timer of flow control runs
@@ -21,6 +22,16 @@ BODY = b"x" * 50_000  # less than the high-water mark of a transport, so no time
 async def answer(_scope, _receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": BODY})
+
+
+@contextmanager
+def narrow(address):
+    """Give a connection of which the kernel holds little that is not read."""
+    with closing(socket.socket()) as wire:
+        wire.settimeout(20)
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.connect(address)
+        yield wire
 
 
 def unsent(connection):
@@ -42,9 +53,7 @@ def test_a_closed_connection_ends_although_its_peer_does_not_read_the_answer(hea
 
     async def run():
         async with serving(Protocol, answer, send_buffer=4096, timeout_keep_alive=kept) as (address, state):
-            with closing(socket.socket()) as peer:
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                peer.connect(address)
+            with narrow(address) as peer:
                 peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % header)
                 if ends:
                     await asyncio.to_thread(until, lambda: any(unsent(one) for one in state.connections))
@@ -64,15 +73,15 @@ def test_it_ends_with_tls_too(header, kept, ends, certificate):
         idle_seconds = 0.2
 
     async def run():
-        handshakes = Handshakes(context_of(certificate), Protocol)
-        kept_alive = 1 if ends else kept  # uvloop does not tell that a peer has ended its side
+        handshakes = Handshakes(server_context(certificate), Protocol)
+        kept_alive = 1 if ends else kept  # uvloop does not report that a peer has ended its side
         async with serving(handshakes, answer, send_buffer=4096, timeout_keep_alive=kept_alive) as (address, state):
-            peer = await asyncio.to_thread(TlsPeer, address, certificate[0], buffer=4096)
-            with closing(peer):
+            with narrow(address) as wire:
+                peer = await asyncio.to_thread(TlsPeer, wire, certificate[0])
                 peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % header)
                 await asyncio.to_thread(until, lambda: any(one.cycle for one in state.connections))
                 if ends:
-                    peer.socket.shutdown(socket.SHUT_WR)
+                    wire.shutdown(socket.SHUT_WR)
                 await asyncio.to_thread(until, lambda: not state.connections)
 
     uvloop.run(run())
@@ -91,9 +100,7 @@ def test_a_peer_that_reads_slowly_gets_the_whole_answer_of_a_closed_connection()
 
     async def run():
         async with serving(Protocol, answer, send_buffer=4096) as (address, _):
-            with closing(socket.socket()) as peer:
-                peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                peer.connect(address)
+            with narrow(address) as peer:
                 peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 assert BODY in await asyncio.to_thread(read, peer)
 

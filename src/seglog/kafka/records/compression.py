@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from lz4.frame import create_decompression_context, decompress_chunk
 
 from seglog.kafka.records.faults import BadBatch, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 STREAMS = {GZIP: "gzip", ZSTD: "zstd"}
@@ -31,9 +34,9 @@ def decompressed(codec: int, data: memoryview, most: int) -> Any:
     """
     try:
         if codec == LZ4:
-            return _lz4(data, most)
+            return _joined(_lz4(data), most)
         if codec in STREAMS:
-            return _stream(STREAMS[codec], data, most)
+            return _joined(_stream(STREAMS[codec], data), most)
         if codec == SNAPPY:
             return _snappy(data, most)
     except (OSError, RuntimeError, pa.ArrowException) as error:  # RuntimeError: of lz4
@@ -41,36 +44,41 @@ def decompressed(codec: int, data: memoryview, most: int) -> Any:
     raise BadBatch(f"there is no compression codec {codec}")
 
 
+def _joined(pieces: Iterable[Any], most: int) -> Any:
+    """Return the pieces as one buffer, often the only one."""
+    found, length = list[Any](), 0
+    for piece in pieces:
+        found.append(piece)
+        length += len(piece)
+        if length > most:
+            raise TooLarge(most)
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
 def _piece_bytes(data: memoryview) -> int:
     """Return how much is decompressed at once, which is allocated before."""
     return min(max(PIECE_GROWTH * len(data), LEAST_PIECE_BYTES), PIECE_BYTES)
 
 
-def _lz4(data: memoryview, most: int) -> bytes:
-    frame, size = create_decompression_context(), _piece_bytes(data)
-    pieces, length, position, is_whole = list[bytes](), 0, 0, False
+def _lz4(data: memoryview) -> Iterator[bytes]:
+    frame, size, position, is_whole = create_decompression_context(), _piece_bytes(data), 0, False
     while not is_whole:
         if position == len(data):
             raise BadBatch("its lz4 data ends within a frame")
         piece, taken, is_whole = decompress_chunk(frame, data[position:], max_length=size)
-        pieces.append(piece)
-        length, position = length + len(piece), position + taken
-        if length > most:
-            raise TooLarge(most)
+        position += taken
+        yield piece
     if position < len(data):
         raise BadBatch("its lz4 data goes on after its frame")
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _stream(name: str, data: memoryview, most: int) -> pa.Buffer:
+def _stream(name: str, data: memoryview) -> Iterator[pa.Buffer]:
     stream, size = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), name), _piece_bytes(data)
-    pieces, length = list[pa.Buffer](), 0
-    while not pieces or pieces[-1].size == size:  # a shorter one is the last, and often the only one
-        pieces.append(stream.read_buffer(size))
-        length += pieces[-1].size
-        if length > most:
-            raise TooLarge(most)
-    return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
+    is_last = False
+    while not is_last:
+        piece = stream.read_buffer(size)
+        is_last = piece.size < size
+        yield piece
 
 
 def _snappy(data: memoryview, most: int) -> Any:

@@ -59,8 +59,8 @@ class Stored(NamedTuple):
     is_staged: bool = False
 
 
-class Batch(NamedTuple):
-    """A batch for a partition of a topic. data: all of it; head: as it is stored."""
+class ProducedBatch(NamedTuple):
+    """A batch that was sent for a partition of a topic. data: all of it; head: as it is stored."""
 
     topic: Topic
     number: int
@@ -164,7 +164,7 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
     if len(data) > limits.batch_bytes:
         raise TooLarge(limits.batch_bytes)
     log = topic.partition(number)
-    batch = Batch(topic, number, log, data, _stamped(head_of(data), log))
+    batch = ProducedBatch(topic, number, log, data, _stamped(head_of(data), log))
     _check(batch.head, limits.batch_records)
     if batch.head.attributes & TRANSACTIONAL:
         return Stored(await staged(call, topic, number, data, batch.head), _time_of(batch.head), is_staged=True)
@@ -184,7 +184,7 @@ def _time_of(head: Head) -> int:
     return head.max_timestamp if head.attributes & LOG_APPEND_TIME else NO_TIME
 
 
-async def _append_once(call: Call, batch: Batch) -> Stored:
+async def _append_once(call: Call, batch: ProducedBatch) -> Stored:
     """Append a batch, unless it is a repeated one of an idempotent producer."""
     head, log = batch.head, batch.log
     if head.producer_id == NO_PRODUCER:
@@ -208,7 +208,7 @@ def _stored_time(log: Log, offset: int) -> int:
         return NO_TIME
 
 
-async def _append_new(call: Call, batch: Batch, once: str | None) -> range:
+async def _append_new(call: Call, batch: ProducedBatch, once: str | None) -> range:
     """Append a batch in the way that its size allows."""
     if batch.head.records == 1 and len(batch.data) <= SMALL_BYTES and not batch.head.attributes & CODEC_BITS:
         return await _append_one(call, batch, once)
@@ -224,7 +224,7 @@ async def _append_new(call: Call, batch: Batch, once: str | None) -> range:
     return stored
 
 
-async def _append_apart(call: Call, batch: Batch, once: str | None) -> range:
+async def _append_apart(call: Call, batch: ProducedBatch, once: str | None) -> range:
     """Append a batch on a thread, in memory that the server has for it."""
     services, limits, log = call.services, call.services.settings.limits, batch.log
 
@@ -242,7 +242,7 @@ async def _append_apart(call: Call, batch: Batch, once: str | None) -> range:
     return offsets
 
 
-def _append_here(call: Call, batch: Batch, once: str | None) -> range | None:
+def _append_here(call: Call, batch: ProducedBatch, once: str | None) -> range | None:
     """Append a small batch immediately; None, without having done anything, if that could block or take long."""
     services, (topic, number, log, data, head) = call.services, batch
     if len(data) > SMALL_BYTES or not topic.is_ready(number, HERE_BYTES + decoded_bytes(data, head), once):
@@ -255,7 +255,7 @@ def _append_here(call: Call, batch: Batch, once: str | None) -> range | None:
     return offsets
 
 
-def _appended(batch: Batch, records: Records, once: str | None) -> range:
+def _appended(batch: ProducedBatch, records: Records, once: str | None) -> range:
     """Append records; those without headers, and so without marks, need no Arrow to be stored."""
     topic, number = batch.topic, batch.number
     if not records.headers:
@@ -265,7 +265,7 @@ def _appended(batch: Batch, records: Records, once: str | None) -> range:
     return topic.append_batch(records.arrow, partition=number, once=once)[number]
 
 
-async def _append_one(call: Call, batch: Batch, once: str | None) -> range:
+async def _append_one(call: Call, batch: ProducedBatch, once: str | None) -> range:
     """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
     services, data = call.services, batch.data
     record = _draft(decoded(data, batch.head, batch.log, SMALL_BYTES, services.settings.limits))
