@@ -175,6 +175,7 @@ def test_the_config_has_these_options() -> None:
         "after",
         "copies",
         "timestamps",
+        "batch_bytes",
     ]
     assert seglog.LogConfig().segment_bytes == 1024**3
     assert seglog.LogConfig().buffer_bytes == 0

@@ -23,6 +23,8 @@ DAY = 86_400.0
 MIN_SECONDS = 1e-6  # the resolution of the clock
 MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it
 _DURATIONS = ("segment_age", "flush_interval")
+LATER: dict[str, object] = {"after": "none", "copies": 0, "timestamps": "given", "batch_bytes": None}
+"""Fields of `Retention` that its first version did not have, with their defaults."""
 _RETENTION_DURATIONS = ("age", "delete_retention", "min_compaction_lag", "max_compaction_lag")
 
 
@@ -144,6 +146,8 @@ class Retention(_Fields):
             min.insync.replicas less one.
         timestamps: Of the records that Kafka's clients produce: "given", their own; "server", the time of the server
             when it accepts them, which is message.timestamp.type=LogAppendTime.
+        batch_bytes: Most bytes of a batch of Kafka's clients, as it is sent: max.message.bytes. None: the limit of the
+            server, which always holds.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
@@ -161,6 +165,7 @@ class Retention(_Fields):
     after: Literal["none", "table"] = "none"
     copies: int = 0
     timestamps: Literal["given", "server"] = "given"
+    batch_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.bytes is not None:
@@ -184,6 +189,8 @@ class Retention(_Fields):
             raise ConfigError(
                 f"retention.min_dirty_ratio is {_shown(self.min_dirty_ratio)}; it must be between 0 and 1"
             )
+        if self.batch_bytes is not None:
+            _whole("retention.batch_bytes", self.batch_bytes, least=0, most=MAX_BYTES)
         _whole("retention.copies", self.copies, least=0, most=MOST_COPIES)
         _whole("retention.dedupe_bytes", self.dedupe_bytes, least=1024, most=MAX_BYTES)
         most = self.max_compaction_lag_us
@@ -200,17 +207,11 @@ class Retention(_Fields):
         return self.compact and self.unkeyed == "reject"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values. `after`, `copies` and `timestamps` only if set: earlier versions do not know them, and
-        must not open a log with them.
+        """Return plain values. Those of `LATER` only if set: earlier versions do not know them, and must not open a log
+        with them.
         """
         values = dataclasses.asdict(self)
-        if self.after == "none":
-            del values["after"]
-        if not self.copies:
-            del values["copies"]
-        if self.timestamps == "given":
-            del values["timestamps"]
-        return values
+        return {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
 
     @property
     def age_us(self) -> int | None:

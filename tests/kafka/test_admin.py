@@ -8,7 +8,7 @@ import re
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewTopic as AioTopic
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -26,6 +26,7 @@ from seglog.client import Client
 from seglog.errors import ConfigError
 from seglog.kafka.configs import DEFAULTS, changed, values_of
 from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS
+from seglog.server.settings import Limits
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import until
 
@@ -56,8 +57,9 @@ def test_a_topic_is_created_with_its_config_and_deleted(kafka, admin, name):
         "delete.retention.ms": "1500",
         "min.compaction.lag.ms": "10",
         "max.compaction.lag.ms": "20000",
+        "max.message.bytes": "1000",
     }
-    accepted = {**wanted, "max.message.bytes": "1000", "compression.type": "gzip"}
+    accepted = {**wanted, "compression.type": "gzip"}
     admin.create_topics([NewTopic(name, 3, 1, config=accepted)])[name].result()
     with Client(kafka.url) as http:
         info = http.topic(name).info()
@@ -71,6 +73,7 @@ def test_a_topic_is_created_with_its_config_and_deleted(kafka, admin, name):
         delete_retention=1.5,
         min_compaction_lag=0.01,
         max_compaction_lag=20.0,
+        batch_bytes=1000,
     )
     assert info.config.retention == kept
     found = described(admin, name)
@@ -105,6 +108,29 @@ def test_configs_are_altered_one_by_one(kafka, admin, name):
         ConfigEntry("retention.ms", "1", incremental_operation=operation.APPEND),
     ):
         assert code_of(alter(entry)) == KafkaError.INVALID_CONFIG
+
+
+def test_a_batch_above_max_message_bytes_of_its_topic_is_refused_until_the_config_is_altered(kafka, admin, name):
+    admin.create_topics([NewTopic(name, 1, config={"max.message.bytes": "1000"})])[name].result()
+    assert described(admin, name)["max.message.bytes"].value == "1000"
+
+    def produce(size, **settings):
+        outcomes = []
+        producer = Producer({"bootstrap.servers": kafka.address, "linger.ms": 0, **settings})
+        producer.produce(name, b"x" * size, on_delivery=lambda error, _: outcomes.append(error))
+        producer.flush(20)
+        return outcomes[0] and outcomes[0].code()
+
+    assert produce(500) is None
+    assert produce(2000) == KafkaError.MSG_SIZE_TOO_LARGE
+    assert produce(2000, **{"compression.type": "zstd"}) is None  # the size is that of the batch as it is sent
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    resource.add_incremental_config(
+        ConfigEntry("max.message.bytes", None, incremental_operation=AlterConfigOpType.DELETE)
+    )
+    admin.incremental_alter_configs([resource])[resource].result()
+    assert int(described(admin, name)["max.message.bytes"].value) == Limits().batch_bytes
+    assert produce(2000) is None
 
 
 def test_configs_are_replaced(kafka, admin, name):
@@ -202,6 +228,7 @@ def test_configs_of_kafkas_files_are_accepted_without_effect():
         (NewTopic("new", 1, 1, config={"retention.ms": "soon"}), KafkaError.INVALID_CONFIG),
         (NewTopic("new", 1, 1, config={"min.insync.replicas": "0"}), KafkaError.INVALID_CONFIG),
         (NewTopic("new", 1, 1, config={"max.message.bytes": "2000000000"}), KafkaError.INVALID_CONFIG),
+        (NewTopic("new", 1, 1, config={"max.message.bytes": "-1"}), KafkaError.INVALID_CONFIG),
     ],
 )
 def test_what_cannot_be_created_is_refused(admin, topic, code):

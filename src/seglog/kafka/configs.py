@@ -62,6 +62,7 @@ SETTINGS: dict[str, Setting] = {
     "flush.messages": Setting(lambda config: _number(config.flush_records, MOST_LAG_MS), LONG, fixed=True),
     "flush.ms": Setting(lambda config: _ms(config.flush_interval, MOST_LAG_MS), LONG, fixed=True),
     "max.compaction.lag.ms": Setting(lambda config: _ms(config.retention.max_compaction_lag, MOST_LAG_MS), LONG),
+    MESSAGE_BYTES: Setting(lambda config: _number(config.retention.batch_bytes), INT),
     TIMESTAMPS: Setting(_timestamps, STRING),
     "min.cleanable.dirty.ratio": Setting(lambda config: str(float(config.retention.min_dirty_ratio)), DOUBLE),
     "min.compaction.lag.ms": Setting(lambda config: _ms(config.retention.min_compaction_lag), LONG),
@@ -86,7 +87,7 @@ ABOUT = {  # what tools show to operators
     "flush.messages": "After how many records a log is synced.",
     "flush.ms": "After which time a log is synced.",
     "max.compaction.lag.ms": "The time after which a superseded record is compacted at the latest.",
-    "max.message.bytes": "The most bytes of a batch of records.",
+    MESSAGE_BYTES: "The most bytes of a batch of records, as it is sent; by default those of the server.",
     TIMESTAMPS: "CreateTime: records keep the timestamps of Kafka's clients; LogAppendTime: they get the server's.",
     "min.cleanable.dirty.ratio": "The part of a log that must be new before it is compacted.",
     "min.compaction.lag.ms": "How long a record stays uncompacted at least.",
@@ -99,11 +100,17 @@ ABOUT = {  # what tools show to operators
 
 
 def values_of(config: LogConfig) -> dict[str, str]:
-    """Return every setting of a config."""
+    """Return every setting of a config. max.message.bytes is -1 if the topic has no limit of its own."""
     return {name: setting.shown(config) for name, setting in SETTINGS.items()}
 
 
 DEFAULTS = values_of(LogConfig())
+
+
+def most_bytes(config: LogConfig, server: int) -> int:
+    """Return the most bytes of a batch: the topic's limit within that of the server."""
+    given = config.retention.batch_bytes
+    return server if given is None else min(given, server)
 
 
 def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: bool) -> LogConfig:
@@ -137,15 +144,16 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
     return _config(config, values, is_new=is_new)
 
 
-def within(changes: Mapping[str, str | None], most_bytes: int) -> dict[str, str | None]:
-    """Return changes without `max.message.bytes`, which the server's own limit replaces if it is not lower.
+def checked(changes: Mapping[str, str | None], most_bytes: int) -> Mapping[str, str | None]:
+    """Return changes whose `max.message.bytes`, if they have one, is within the limit of the server.
 
-    Raises ConfigError if it is lower.
+    Raises ConfigError if it is not.
     """
     given = changes.get(MESSAGE_BYTES)
-    if given is not None and _whole({MESSAGE_BYTES: given}, MESSAGE_BYTES) > most_bytes:
-        raise ConfigError(f"{MESSAGE_BYTES} is {given}, and this server accepts {most_bytes}; raise --batch-bytes")
-    return {name: value for name, value in changes.items() if name != MESSAGE_BYTES}
+    if given is not None and not 0 <= _whole({MESSAGE_BYTES: given}, MESSAGE_BYTES) <= most_bytes:
+        text = f"{MESSAGE_BYTES} is {given}, and this server accepts 0 to {most_bytes}"
+        raise ConfigError(f"{text}; --batch-bytes of `seglog serve` raises that")
+    return changes
 
 
 def _check_accepted(name: str, value: str, accepted: Collection[str]) -> None:
@@ -170,6 +178,7 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         min_dirty_ratio=_ratio(values, "min.cleanable.dirty.ratio"),
         copies=_whole(values, "min.insync.replicas") - 1,
         timestamps=_stamps(values[TIMESTAMPS]),
+        batch_bytes=_limit(values, MESSAGE_BYTES, none=NEVER),
     )
     compression = _codec(values[COMPRESSION])
     segment_age = _segment_age(config, values)

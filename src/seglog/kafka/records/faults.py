@@ -30,7 +30,7 @@ class NoKeys(BadBatch):
 
 
 class TooLarge(BadBatch):
-    """A batch with more bytes than the server accepts."""
+    """A batch with more bytes than are accepted. limit: what determines that."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(f"its records take more than {most} bytes, the most that this server accepts (--batch-bytes)")
+    def __init__(self, most: int, limit: str = "--batch-bytes of the server") -> None:
+        super().__init__(f"its records take more than {most} bytes, the most that is accepted ({limit})")

@@ -12,13 +12,13 @@ from seglog.kafka.broker_configs import broker_configs, group_configs
 from seglog.kafka.configs import (
     ABOUT,
     DEFAULTS,
-    INT,
     LIST,
     MESSAGE_BYTES,
     SETTINGS,
     changed,
+    checked,
+    most_bytes,
     values_of,
-    within,
 )
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of, visible_names
@@ -85,21 +85,13 @@ def _entry(name: str, value: str, kind: int, source: int, about: str, *, fixed: 
 
 async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
     topic = await _topic(call, kind, name, admin=False)
-    values = values_of(topic.partition(0).config)
-    most = str(_most(call))
+    config = topic.partition(0).config
+    values = values_of(config)
+    sources = {each: DEFAULT if values[each] == DEFAULTS[each] else OF_TOPIC for each in SETTINGS}
+    values[MESSAGE_BYTES] = str(most_bytes(config, _most(call)))
     return [
-        *(
-            _entry(
-                each,
-                values[each],
-                setting.type,
-                DEFAULT if values[each] == DEFAULTS[each] else OF_TOPIC,
-                ABOUT[each],
-                fixed=setting.fixed,
-            )
-            for each, setting in SETTINGS.items()
-        ),
-        _entry(MESSAGE_BYTES, most, INT, DEFAULT, ABOUT[MESSAGE_BYTES]),
+        _entry(each, values[each], setting.type, sources[each], ABOUT[each], fixed=setting.fixed)
+        for each, setting in SETTINGS.items()
     ]
 
 
@@ -149,7 +141,7 @@ async def alter_configs(call: Call) -> Values:
     def change(wanted: Values) -> Change:
         given = {one["name"]: one["value"] for one in wanted["configs"]}
         absent: dict[str, str | None] = {name: None for name, one in SETTINGS.items() if not one.fixed}
-        return lambda config: changed(config, absent | within(given, _most(call)), is_new=False)
+        return lambda config: changed(config, {**absent, **checked(given, _most(call))}, is_new=False)
 
     return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
 
@@ -158,7 +150,7 @@ async def incremental_alter_configs(call: Call) -> Values:
     """Change some configs of topics."""
 
     def change(wanted: Values) -> Change:
-        return lambda config: changed(config, within(_changes(config, wanted["configs"]), _most(call)), is_new=False)
+        return lambda config: changed(config, checked(_changes(config, wanted["configs"]), _most(call)), is_new=False)
 
     return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
 

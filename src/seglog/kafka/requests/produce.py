@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from seglog.clock import system_clock
 from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
+from seglog.kafka.configs import MESSAGE_BYTES, most_bytes
 from seglog.kafka.producers.sequences import key_of
 from seglog.kafka.records.decode import head_of
 from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
@@ -161,9 +162,11 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
     if data is None:
         raise BadBatch("there are no records")
     limits = call.services.settings.limits
+    log = topic.partition(number)
     if len(data) > limits.batch_bytes:
         raise TooLarge(limits.batch_bytes)
-    log = topic.partition(number)
+    if len(data) > most_bytes(log.config, limits.batch_bytes):
+        raise TooLarge(most_bytes(log.config, limits.batch_bytes), f"{MESSAGE_BYTES} of the topic")
     batch = ProducedBatch(topic, number, log, data, _stamped(head_of(data), log))
     _check(batch.head, limits.batch_records)
     if batch.head.attributes & TRANSACTIONAL:

@@ -7,7 +7,7 @@ from functools import partial
 from seglog.config import LogConfig
 from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
 from seglog.kafka import codes
-from seglog.kafka.configs import changed, within
+from seglog.kafka.configs import changed, checked
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of
 from seglog.topic.layout.names import checked_name, refuse_reserved
@@ -38,7 +38,7 @@ async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:
         refuse_reserved(checked_name(name, "topic"))
         partitions = _partitions(call, wanted)
         most = call.services.settings.limits.batch_bytes
-        given = within({one["name"]: one["value"] for one in wanted["configs"]}, most)
+        given = checked({one["name"]: one["value"] for one in wanted["configs"]}, most)
         config = changed(LogConfig(), given, is_new=True)
         if call.values["validate_only"]:
             _check_absent(call, name)

@@ -112,6 +112,7 @@ class RetentionModel(Model):
     after: Literal["none", "table"] = "none"
     copies: Annotated[int, Field(ge=0, le=100), WHOLE] = 0
     timestamps: Literal["given", "server"] = "given"
+    batch_bytes: Annotated[int, Field(ge=0), WHOLE] | None = None
 
     def onto(self, retention: Retention) -> Retention:
         """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
