@@ -5,9 +5,9 @@
     python -m tests.kafka.suites sarama --only TestFuncProducing
     python -m tests.kafka.suites --saved                      what the last runs have found
 
-What is needed (npm and a C compiler for librdkafka, Go for franz-go and sarama, a JDK and Maven for Kafka and Streams)
-is fetched and built once in .bench/; a suite whose tools are missing is skipped, with a note. A suite that was run on
-one broker is compared with its last run on the other one.
+What is needed (npm and a C compiler for librdkafka, Go for franz-go and sarama, a JDK and Maven for Kafka, its programs
+and Spark) is fetched and built once in .bench/; a suite whose tools are missing is skipped, with a note. A suite that
+was run on one broker is compared with its last run on the other one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from tests.kafka.suites import franz_go, kafka_python, librdkafka, sarama, streams
+from tests.kafka.suites import connect, franz_go, kafka_python, librdkafka, sarama, spark, streams, verifiable
 from tests.kafka.suites.fetching import PLACE
 from tests.kafka.suites.sides import SIDES, Missing
 from tests.kafka.suites.verdicts import Verdict, Verdicts, report
@@ -39,6 +39,9 @@ SUITES = {
     "sarama": sarama,
     "franz-go": franz_go,
     "streams": streams,
+    "verifiable": verifiable,
+    "connect": connect,
+    "spark": spark,
 }
 
 

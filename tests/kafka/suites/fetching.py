@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.peers.tools import CACHE
 
-from tests.kafka.suites.sides import Missing
+from tests.kafka.suites.sides import Missing, needed
 
 PLACE = CACHE / "suites"
 SECONDS = 1800.0
@@ -26,8 +26,7 @@ def run(command: Sequence[object], *, cwd: Path | None = None, env: Mapping[str,
         Missing: It is not installed, or failed.
     """
     words = [str(word) for word in command]
-    if shutil.which(words[0]) is None:
-        raise Missing(f"{words[0]} is not installed")
+    needed(words[0])
     done = subprocess.run(
         words, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=SECONDS, check=False
     )

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.peers.kafka_server import kafka_process
 from benchmarks.peers.tools import free_port, jars, server
+
+from tests.kafka.suites.verdicts import FAILED, PASSED, Verdict, Verdicts
 
 KAFKA, OURS = "Kafka 4.3.1", "seglog"
 SIDES = {"kafka": KAFKA, "seglog": OURS}
@@ -31,6 +34,10 @@ group.min.session.timeout.ms=100
 group.initial.rebalance.delay.ms=0
 log.retention.hours=-1
 """
+
+
+Test = Callable[[Path, str], None]
+"""A test of this project's own code around other programs: it gets a new directory and the address of a broker."""
 
 
 class Missing(Exception):
@@ -61,14 +68,38 @@ def started(side: str, settings: Settings) -> Iterator[str]:
             yield address
 
 
+def needed(*programs: str) -> None:
+    """Return if these are installed.
+
+    Raises:
+        Missing: One is not.
+    """
+    for program in programs:
+        if shutil.which(program) is None:
+            raise Missing(f"{program} is not installed")
+
+
+def each(side: str, tests: Mapping[str, Test], only: str = "") -> Verdicts:
+    """Run the tests whose name contains `only`, each on a broker of its own; return how each ended."""
+    return {name: _verdict(side, test) for name, test in tests.items() if only in name}
+
+
+def _verdict(side: str, test: Test) -> Verdict:
+    with started(side, Settings()) as address, tempfile.TemporaryDirectory() as directory:
+        try:
+            test(Path(directory), address)
+        except (AssertionError, OSError, subprocess.SubprocessError) as error:
+            return Verdict(FAILED, str(error))
+    return Verdict(PASSED)
+
+
 def kafka_jars() -> Path:
     """Return the directory of Kafka's jars, which Maven copies into .bench/ once.
 
     Raises:
         Missing: Java, Maven or the jars are missing.
     """
-    if shutil.which("java") is None:
-        raise Missing("Java is not installed")
+    needed("java")
     found = jars("kafka", "kafka/pom.xml")
     if found is None:
         raise Missing("the jars of Kafka cannot be fetched")

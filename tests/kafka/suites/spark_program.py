@@ -1,6 +1,6 @@
-"""Spark's own format "kafka" against a broker; `tests/kafka/test_spark.py` runs it, since a JVM keeps its first jars.
+"""Spark's own format "kafka" against a broker; a process of its own runs it, since a JVM keeps its first jars.
 
-    python -m tests.kafka.spark_program BROKER DIRECTORY TOPIC SINK STREAM_SINK
+    python -m tests.kafka.suites.spark_program BROKER DIRECTORY TOPIC SINK STREAM_SINK
 
 It prints one JSON object: what each kind of reading returned. A second run continues the streams of the first one.
 """

@@ -10,18 +10,17 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
 import confluent_kafka
 from benchmarks.peers.tools import jars
-from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.kafka.suites.sides import Missing, Settings, started
-from tests.kafka.suites.verdicts import FAILED, PASSED, Verdict, Verdicts
+from tests.kafka.suites.sides import Missing, Test, each
+from tests.kafka.suites.topics import create, messages
+from tests.kafka.suites.verdicts import Verdicts
 from tests.tools import find
 from tests.waiting import until
 
@@ -96,7 +95,7 @@ def classes() -> Path:
 def verdicts(side: str, only: str = "") -> Verdicts:
     """Run the tests whose name contains `only`, each on a broker of its own."""
     classes()
-    tests: dict[str, Callable[[Path, str], None]] = {
+    tests: dict[str, Test] = {
         f"StreamsSmokeTest, {guarantee}, {'a kill' if kills else 'a stop'}": partial(
             _smoke, guarantee=guarantee, kills=kills
         )
@@ -108,16 +107,7 @@ def verdicts(side: str, only: str = "") -> Verdicts:
     }
     for name, options in {"": (), ", groups": ("--group-mode", "--use-group-metadata")}.items():
         tests[f"TransactionalMessageCopier{name}, a kill"] = partial(_copies, options=options)
-    return {name: _verdict(side, test) for name, test in tests.items() if only in name}
-
-
-def _verdict(side: str, test: Callable[[Path, str], None]) -> Verdict:
-    with started(side, Settings()) as address, tempfile.TemporaryDirectory() as directory:
-        try:
-            test(Path(directory), address)
-        except (AssertionError, subprocess.SubprocessError) as error:
-            return Verdict(FAILED, str(error))
-    return Verdict(PASSED)
+    return each(side, tests, only)
 
 
 @contextmanager
@@ -129,15 +119,9 @@ def _program(directory: Path, *words: object) -> Iterator[Program]:
         program.end(signal.SIGKILL)
 
 
-def _create(address: str, topics: Sequence[str], partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": address})
-    for future in admin.create_topics([NewTopic(name, partitions, 1) for name in topics]).values():
-        future.result(SECONDS)
-
-
 def _smoke(directory: Path, address: str, *, guarantee: str, kills: bool) -> None:
     """Let three processes work one after the other, while the driver generates and then verifies."""
-    _create(address, TOPICS, PARTITIONS)
+    create(address, TOPICS, PARTITIONS)
 
     def smoke(stack: ExitStack, name: str, command: str) -> Program:
         given = directory / f"{name}.properties"
@@ -162,7 +146,7 @@ def _smoke(directory: Path, address: str, *, guarantee: str, kills: bool) -> Non
 
 
 def _compatible(directory: Path, address: str, *, guarantee: str) -> None:
-    _create(address, COMPATIBLE, 1)
+    create(address, COMPATIBLE)
     given = directory / "properties"
     given.write_text(PROPERTIES.format(address=address, directory=directory, guarantee=guarantee))
     with _program(directory / "run", f"{TESTS}.BrokerCompatibilityTest", given, guarantee) as program:
@@ -173,7 +157,7 @@ def _compatible(directory: Path, address: str, *, guarantee: str) -> None:
 
 def _copies(directory: Path, address: str, *, options: Sequence[str]) -> None:
     """Copy a topic; kill the copier on the way, and start it again. Each record is there once, in order."""
-    _create(address, ("source", "copy"), 1)
+    create(address, ("source", "copy"))
     producer = confluent_kafka.Producer({"bootstrap.servers": address})
     expected = [b"%d" % number for number in range(COPIED)]
     for value in expected:
@@ -188,25 +172,7 @@ def _copies(directory: Path, address: str, *, options: Sequence[str]) -> None:
     with _program(directory / "copier", *words) as copier:
         until(lambda: remaining(copier) == 0, SECONDS)
         copier.end()
-    assert _read(address, "copy", COPIED) == expected
-
-
-def _read(address: str, topic: str, count: int) -> list[bytes]:
-    """Return the committed values of a partition, and what comes within a second after them."""
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": address, "group.id": "readers", "isolation.level": "read_committed"}
-    )
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
-    found: list[bytes] = []
-
-    def read() -> bool:
-        found.extend(one.value() for one in consumer.consume(count, 1.0) if not one.error())
-        return len(found) >= count
-
-    until(read, SECONDS)
-    found.extend(one.value() for one in consumer.consume(count, 1.0) if not one.error())
-    consumer.close()
-    return found
+    assert [one.value() for one in messages(address, "copy")] == expected
 
 
 def remaining(copier: Program) -> int:
