@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
 from seglog.topic.broker import Broker, transactions_of
+from seglog.topic.transactions.journal import Journal
 from tests.kafka.conftest import until
 from tests.kafka.producers import RawTransactional
 
@@ -138,3 +140,20 @@ def test_open_transactions_have_limits_that_a_client_cannot_exceed(
         assert (one.send(8, b"a"), one.add_group("h")) == (POLICY_VIOLATION, POLICY_VIOLATION)
         assert [two.add_group(f"g{number}") for number in range(10)] == [OK] * 9 + [POLICY_VIOLATION]
         assert one.end() == two.end() == three.add() == OK
+
+
+def test_room_is_checked_while_a_thread_stages_the_offsets_of_more_groups(tmp_path: Path) -> None:
+    journal = Journal.create(LocalStorage(tmp_path), {})
+    groups = 2000
+
+    def stage() -> None:
+        for number in range(groups):
+            journal.stage_offsets(f"g{number}", {("a", 0): (1, "")})
+
+    with ThreadPoolExecutor(1) as pool:
+        staging = pool.submit(stage)
+        while not staging.done():
+            room.check_room([journal], journal, 0, 1 << 30)
+        staging.result()
+    assert journal.parts == groups
+    journal.remove()

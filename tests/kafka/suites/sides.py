@@ -124,4 +124,4 @@ def _ours(directory: Path, settings: Settings) -> Iterator[str]:
     with server(command, port, output=output):
         yield f"127.0.0.1:{port}"
     if found := re.findall(r"^Traceback.*(?:\n[ \t].*)*\n.*", output.read_text(), re.MULTILINE):
-        print(f"the server reported {len(found)} errors, the first one:\n{found[0][:2000]}", flush=True)
+        print(f"the server reported {len(found)} errors, the first one:\n{found[0][-2000:]}", flush=True)

@@ -32,15 +32,11 @@ def check_room(held: Collection[Journal], journal: Journal, more: int, most: int
         more: The bytes that are to be staged.
         most: Bytes that all may have; one may have half of them.
     """
-    if journal.size + more > most // 2 or _parts(journal) >= MOST_PARTS:
+    if journal.size + more > most // 2 or journal.parts >= MOST_PARTS:
         raise LargeTransaction(
-            f"a transaction has {journal.size} bytes in {_parts(journal)} batches and offsets; it may have "
+            f"a transaction has {journal.size} bytes in {journal.parts} batches and offsets; it may have "
             f"{most // 2} and {MOST_PARTS}"
         )
-    size, parts = sum(one.size for one in held), sum(map(_parts, held))
+    size, parts = sum(one.size for one in held), sum(one.parts for one in held)
     if size + more > most or parts >= ALL_PARTS:
         raise Busy(f"open transactions have {size} bytes in {parts} parts; they may have {most} and {ALL_PARTS}")
-
-
-def _parts(journal: Journal) -> int:
-    return len(journal.batches) + len(journal.notes) + sum(len(one.offsets) for one in journal.offsets.values())

@@ -93,6 +93,7 @@ class Journal:
     published: int = 0  # batches that are known to be in their logs
     committed: bool = False  # whether this process has committed the offsets
     torn: bool = False  # whether the file may go on after `size`
+    parts: int = 0  # batches, offsets and notes in memory; other threads may read it while one is added
 
     @classmethod
     def create(cls, storage: Storage, about: dict[str, Any]) -> Journal:
@@ -173,11 +174,11 @@ class Journal:
         match frame.kind:
             case Kind.BATCH:
                 batch = Batch(**values)._replace(position=frame.position, length=frame.length, frame=frame.begin)
-                self.batches.append(batch)
+                self._append(batch)
             case Kind.OFFSETS:
                 self._add(_offsets(values))
             case Kind.NOTE:
-                self.notes.append(values)
+                self._keep(values)
                 self.published = max(self.published, values.get("appended", 0))
             case Kind.DECISION:
                 starts = {(topic, number): (start, epoch) for topic, number, start, epoch in values["starts"]}
@@ -224,7 +225,7 @@ class Journal:
         frame = self.size
         self._write(Kind.BATCH, values, data)
         place = {"position": self.size - data.size, "length": data.size, "frame": frame}
-        self.batches.append(batch._replace(about=NOTHING, **place))
+        self._append(batch._replace(about=NOTHING, **place))
 
     def stage_offsets(
         self,
@@ -245,8 +246,18 @@ class Journal:
     def _add(self, staged: Offsets) -> None:
         """Keep the latest offset of each partition of a group."""
         found = self.offsets.setdefault(staged.group, Offsets(staged.group, {}, {}))
+        before = len(found.offsets)
         found.offsets.update(staged.offsets)
         found.logs.update(staged.logs)
+        self.parts += len(found.offsets) - before
+
+    def _append(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self.parts += 1
+
+    def _keep(self, note: dict[str, Any]) -> None:
+        self.notes.append(note)
+        self.parts += 1
 
     @property
     def is_published(self) -> bool:
@@ -269,7 +280,7 @@ class Journal:
     def note(self, values: dict[str, Any]) -> None:
         """Write what is needed to resume the transaction."""
         self._write(Kind.NOTE, values)
-        self.notes.append(values)
+        self._keep(values)
 
     def decide(self, decision: Decision) -> None:
         """Commit: from now on the transaction is published, if not by this process then by the next one.
