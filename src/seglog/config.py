@@ -25,6 +25,7 @@ MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of mic
 _DURATIONS = ("segment_age", "flush_interval")
 LATER: dict[str, object] = {"after": "none", "copies": 0, "timestamps": "given", "batch_bytes": None}
 """Fields of `Retention` that its first version did not have, with their defaults."""
+_CHOICES = {"unkeyed": ("reject", "keep"), "after": ("none", "table"), "timestamps": ("given", "server")}
 _RETENTION_DURATIONS = ("age", "delete_retention", "min_compaction_lag", "max_compaction_lag")
 
 
@@ -168,18 +169,16 @@ class Retention(_Fields):
     batch_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.bytes is not None:
-            _whole("retention.bytes", self.bytes, least=0, most=MAX_BYTES)
+        for name in ("bytes", "batch_bytes"):
+            if getattr(self, name) is not None:
+                _whole(f"retention.{name}", getattr(self, name), least=0, most=MAX_BYTES)
         if self.age is not None:
             _settle(self, "age", _seconds("retention.age", self.age, zero=True))
         if not isinstance(self.compact, bool):
             raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
-        if self.unkeyed not in ("reject", "keep"):
-            raise ConfigError(f'retention.unkeyed must be "reject" or "keep", not {_shown(self.unkeyed)}')
-        if self.after not in ("none", "table"):
-            raise ConfigError(f'retention.after must be "none" or "table", not {_shown(self.after)}')
-        if self.timestamps not in ("given", "server"):
-            raise ConfigError(f'retention.timestamps must be "given" or "server", not {_shown(self.timestamps)}')
+        for name, (one, other) in _CHOICES.items():
+            if getattr(self, name) not in (one, other):
+                raise ConfigError(f'retention.{name} must be "{one}" or "{other}", not {_shown(getattr(self, name))}')
         for name in ("delete_retention", "min_compaction_lag", "max_compaction_lag"):
             if getattr(self, name) is not None or name != "max_compaction_lag":
                 _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
@@ -189,8 +188,6 @@ class Retention(_Fields):
             raise ConfigError(
                 f"retention.min_dirty_ratio is {_shown(self.min_dirty_ratio)}; it must be between 0 and 1"
             )
-        if self.batch_bytes is not None:
-            _whole("retention.batch_bytes", self.batch_bytes, least=0, most=MAX_BYTES)
         _whole("retention.copies", self.copies, least=0, most=MOST_COPIES)
         _whole("retention.dedupe_bytes", self.dedupe_bytes, least=1024, most=MAX_BYTES)
         most = self.max_compaction_lag_us
