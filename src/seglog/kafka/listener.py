@@ -15,7 +15,7 @@ from seglog.kafka.producers.registry import Producers
 from seglog.kafka.requests.call import Parts
 from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
-from seglog.server.beside import bound
+from seglog.server.beside import bound, listen
 from seglog.server.http.handshakes import Handshakes
 
 if TYPE_CHECKING:
@@ -54,9 +54,12 @@ class KafkaListener:
         return f"{host}:{self._listener.getsockname()[1]}"
 
     def listen(self) -> str:
-        """Let clients connect, who wait until `start`; return what to show to the operator."""
+        """Let clients connect, who wait until `start`; return what to show to the operator.
+
+        Raises ConfigError if another listener has the address, such as that of HTTP.
+        """
         assert self._listener is not None  # noqa: S101 - bound before
-        self._listener.listen(BACKLOG)
+        listen(self._listener, BACKLOG, "--kafka or --port")
         return f"Kafka clients connect to {self.address}"
 
     async def start(self, services: Services, tls: SSLContext | None) -> None:

@@ -24,7 +24,10 @@ class Beside(Protocol):
         ...
 
     def listen(self) -> str:
-        """Let clients connect, who wait until `start`; return what to show to the operator."""
+        """Let clients connect, who wait until `start`; return what to show to the operator.
+
+        Raises ConfigError if another listener has the address.
+        """
         ...
 
     async def start(self, services: Services, tls: SSLContext | None) -> None:
@@ -54,7 +57,21 @@ def bound(host: str, port: int, option: str) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another {option}"
-        ) from error
+        raise _unusable(host, port, option, error) from error
     return listener
+
+
+def listen(listener: socket.socket, backlog: int, option: str) -> None:
+    """Let clients connect to a bound socket. option: for the error. Raises ConfigError if another one listens there.
+
+    Two sockets can have one address until one of them listens.
+    """
+    try:
+        listener.listen(backlog)
+    except OSError as error:
+        host, port = listener.getsockname()[:2]
+        raise _unusable(host, port, option, error) from error
+
+
+def _unusable(host: str, port: int, option: str, error: OSError) -> ConfigError:
+    return ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}; choose another {option}")

@@ -21,7 +21,7 @@ import uvicorn
 
 from seglog.errors import ConfigError, SeglogError
 from seglog.server.app import app_of, services_of
-from seglog.server.beside import bound
+from seglog.server.beside import bound, listen
 from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import bounded
 from seglog.server.http.refusals import Refusals
@@ -95,7 +95,7 @@ def serve(
             server = _Server(_config(services, settings, wrap), services, say, allocator, beside, stop)
             services.cleaner.start()
             allocator.settle()
-            listener.listen(BACKLOG)  # connections are accepted before the address is announced
+            listen(listener, BACKLOG, "--port")  # connections are accepted before the address is announced
             for one in beside:
                 say(one.listen())
             say(f"listening on {_address(listener, settings)}")
