@@ -18,7 +18,7 @@ from seglog.cli.location import LocalPath, token_of
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import dest
 from seglog.cli.table_catalog import catalog_from, catalog_option
-from seglog.errors import InvalidArgument, MissingExtra
+from seglog.errors import ConfigError, InvalidArgument, MissingExtra
 from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LIMITS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--body-bytes", "body_bytes", parse_size, "SIZE", "largest value; default 1GiB"),
     ("--batch-bytes", "batch_bytes", parse_size, "SIZE", "largest batch, which is held in memory; default 64MiB"),
-    ("--partitions", "partitions", parse_count, "N", "most partitions of a topic created over HTTP; default 1000"),
+    ("--partitions", "partitions", parse_count, "N", "most partitions of a topic that a client creates; default 1000"),
     ("--memory", "memory_bytes", parse_size, "SIZE", "memory for all clients' data; default 384MiB"),
     ("--memory-bytes", "memory_bytes", parse_size, "SIZE", "the older name of --memory"),
     ("--batch-records", "batch_records", parse_count, "N", "most records of a batch; default 1000000"),
@@ -135,6 +135,9 @@ def _telemetry() -> AbstractContextManager[Wrap]:
 def _beside(args: Args, settings: Settings) -> list[Beside]:
     """Return the other protocols that the operator wants."""
     if args.kafka is None:
+        for name in ("--kafka-advertise", "--kafka-partitions"):
+            if getattr(args, dest(name)) is not None:
+                raise ConfigError(f"{name} has no effect without a Kafka listener; give --kafka HOST:PORT, too")
         return []
     try:
         from seglog.kafka.listener import KafkaListener  # needs an extra
@@ -147,8 +150,20 @@ def _beside(args: Args, settings: Settings) -> list[Beside]:
     host, port = parse_address(args.kafka)
     advertised = None if args.kafka_advertise is None else parse_address(args.kafka_advertise)
     replace(settings, host=host)  # raises if other machines could reach it without tokens
-    given = {} if args.kafka_partitions is None else {"topic_partitions": args.kafka_partitions}
+    given = _kafka_partitions(args.kafka_partitions, settings.limits.partitions)
     return [KafkaListener(KafkaSettings(host=host, port=port, advertised=advertised, **given))]
+
+
+def _kafka_partitions(given: int | None, most: int) -> dict[str, int]:
+    """Return the partitions of a topic that a Kafka client creates by using it, if they are given.
+
+    Raises ConfigError for a number below 0 or above `most`.
+    """
+    if given is None:
+        return {}
+    if not 0 <= given <= most:
+        raise ConfigError(f"--kafka-partitions is {given}; it must be 0 to {most}; --partitions raises that")
+    return {"topic_partitions": given}
 
 
 def _warn(settings: Settings) -> None:
