@@ -58,6 +58,19 @@ def test_a_number_that_is_not_possible_is_refused(admin, topic, count):
     assert code_of(admin.create_partitions([NewPartitions(topic, count)])[topic]) == KafkaError.INVALID_PARTITIONS
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1, "already has 2 partitions; the number must be higher, up to 1000"),
+        (2, "already has 2 partitions; the number must be higher, up to 1000"),
+        (1001, r"has 2 partitions and may have up to 1000 \(--partitions\), not 1001"),
+    ],
+)
+def test_the_refusal_of_a_number_of_partitions_says_which_are_possible(admin, topic, count, text):
+    with pytest.raises(KafkaException, match=text):
+        admin.create_partitions([NewPartitions(topic, count)])[topic].result()
+
+
 def test_an_addition_can_be_tried(admin, topic):
     admin.create_partitions([NewPartitions(topic, 4)], validate_only=True)[topic].result()
     assert len(admin.list_topics(topic).topics[topic].partitions) == 2

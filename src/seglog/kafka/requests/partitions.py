@@ -42,6 +42,9 @@ def _check(call: Call, topic: Topic, wanted: Values) -> None:
     """Raise Refused for a number of partitions, or an assignment to brokers, that is not possible."""
     present, count, assigned = topic.partitions, wanted["count"], wanted["assignments"]
     most = call.services.settings.limits.partitions
+    if count <= present < most:
+        text = f"topic {topic.name!r} already has {present} partitions; the number must be higher, up to {most}"
+        raise Refused(codes.INVALID_PARTITIONS, text)
     if not present < count <= most:
         text = f"topic {topic.name!r} has {present} partitions and may have up to {most} (--partitions), not {count}"
         raise Refused(codes.INVALID_PARTITIONS, text)
