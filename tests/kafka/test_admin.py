@@ -24,7 +24,7 @@ import kafka as kafka_python
 from seglog import LogConfig, Retention
 from seglog.client import Client
 from seglog.errors import ConfigError
-from seglog.kafka.configs import DEFAULTS, changed, values_of
+from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, RANGES, SETTINGS, changed, values_of
 from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS
 from seglog.server.settings import Limits
 from tests.kafka.clients import Confluent, Sent
@@ -211,6 +211,46 @@ def test_the_compression_type_is_that_of_the_config():
         changed(LogConfig(), {"compression.type": "brotli"}, is_new=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("retention.ms", "-5", r"0 to 3155760000000 \(100 years\), or -1 \(no limit\)"),
+        ("retention.bytes", "-2", r"0 to 9223372036854775807, or -1 \(no limit\)"),
+        ("min.insync.replicas", "0", "1 to 101"),
+        ("min.cleanable.dirty.ratio", "1.5", "0 to 1"),
+        ("min.cleanable.dirty.ratio", "nan", "0 to 1"),
+        ("segment.bytes", "5", "512 to 4294967295"),
+        ("segment.ms", "0", r"1 to 3155760000000 \(100 years\), or 9223372036854775807 \(no limit\)"),
+        ("flush.messages", "0", "1 to 9223372036854775807"),
+        ("flush.ms", "-1", "1 to "),
+        ("delete.retention.ms", "-1", "0 to "),
+        ("min.compaction.lag.ms", "3155760000001", "0 to 3155760000000"),
+        ("max.compaction.lag.ms", "-7", "0 to "),
+        ("max.message.bytes", "-3", "0 to "),
+    ],
+)
+def test_the_refusal_of_a_number_names_the_config_and_what_is_accepted(name, value, accepted):
+    with pytest.raises(ConfigError, match=rf"^{re.escape(name)} is {value}; it must be {accepted}"):
+        changed(LogConfig(), {name: value}, is_new=True)
+
+
+def test_every_setting_that_is_a_number_has_a_range():
+    assert set(RANGES) == {name for name, one in SETTINGS.items() if one.type in (INT, LONG, DOUBLE)}
+    for name, one in RANGES.items():
+        for value in {one.least, one.most, one.least if one.none is None else one.none}:
+            changed(LogConfig(), {name: str(value)}, is_new=True)
+
+
+def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():
+    with pytest.raises(ConfigError, match=r"^max.compaction.lag.ms is 5, which is less than min.compaction.lag.ms, 10"):
+        changed(LogConfig(), {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, is_new=True)
+
+
+def test_a_client_gets_the_refusal_of_its_config(admin, name):
+    with pytest.raises(KafkaException, match=r"retention.ms is -5; it must be 0 to .*, or -1 \(no limit\)"):
+        admin.create_topics([NewTopic(name, 1, config={"retention.ms": "-5"})])[name].result()
+
+
 def test_configs_of_kafkas_files_are_accepted_without_effect():
     internal = {"file.delete.delay.ms": "10000", "segment.index.bytes": "1", "segment.jitter.ms": None}
     assert changed(LogConfig(), internal, is_new=True) == changed(LogConfig(), {}, is_new=True)
@@ -326,6 +366,8 @@ def test_a_config_is_the_same_after_its_settings_are_read_and_set(retention):
 def test_any_value_of_a_setting_is_taken_or_refused(setting, value):
     try:
         found = changed(LogConfig(), {setting: value}, is_new=True)
-    except ConfigError:
+    except ConfigError as error:
+        assert str(error).startswith(f"{setting} ")
+        assert value in str(error) or repr(value) in str(error)
         return
     assert values_of(found)[setting] is not None

@@ -7,7 +7,15 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Literal, NamedTuple
 
-from seglog.config import Compression, LogConfig
+from seglog.config import (
+    MAX_BYTES,
+    MAX_SECONDS,
+    MAX_STORE_BYTES,
+    MIN_SEGMENT_BYTES,
+    MOST_COPIES,
+    Compression,
+    LogConfig,
+)
 from seglog.errors import ConfigError
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
@@ -80,6 +88,39 @@ INTERNAL = frozenset({"file.delete.delay.ms", "index.interval.bytes", "segment.i
 """Configs of Kafka's files, which no client can notice: whole numbers, accepted without effect."""
 
 
+class Range(NamedTuple):
+    """Which numbers a config accepts, in Kafka's unit. none: one more, which means no limit."""
+
+    least: int
+    most: int
+    none: int | None = None
+
+    def __str__(self) -> str:
+        """Format it for an error."""
+        years = " (100 years)" if self.most == MOST_MS else ""
+        shown = f"{self.least} to {self.most}{years}"
+        return shown if self.none is None else f"{shown}, or {self.none} (no limit)"
+
+
+MOST_MS = int(MAX_SECONDS * 1000)
+LAG, MIN_LAG = "max.compaction.lag.ms", "min.compaction.lag.ms"
+RANGES = {
+    "delete.retention.ms": Range(0, MOST_MS),
+    "flush.messages": Range(1, MOST_LAG_MS),
+    "flush.ms": Range(1, MOST_MS, MOST_LAG_MS),
+    LAG: Range(0, MOST_MS, MOST_LAG_MS),
+    MESSAGE_BYTES: Range(0, MAX_BYTES, NEVER),
+    "min.cleanable.dirty.ratio": Range(0, 1),
+    MIN_LAG: Range(0, MOST_MS),
+    "min.insync.replicas": Range(1, MOST_COPIES + 1),
+    "retention.bytes": Range(0, MAX_BYTES, NEVER),
+    "retention.ms": Range(0, MOST_MS, NEVER),
+    "segment.bytes": Range(MIN_SEGMENT_BYTES, MAX_STORE_BYTES),
+    "segment.ms": Range(1, MOST_MS, MOST_LAG_MS),
+}
+"""Of the settings that are numbers. LogConfig refuses the same, with names and units that a client does not know."""
+
+
 ABOUT = {  # what tools show to operators
     "cleanup.policy": "delete: expire old segments; compact: keep the newest record of each key; or both.",
     COMPRESSION: "The codec of sealed segments: lz4, zstd or uncompressed. Clients may compress as they like.",
@@ -140,7 +181,10 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
         value = DEFAULTS[name] if given is None else given
         if SETTINGS[name].fixed and not is_new and value != values[name]:
             raise ConfigError(f"{name} is {values[name]}, and is fixed once a topic exists; create another topic")
+        if value != values[name]:
+            _check_range(name, value)
         values[name] = value
+    _check_lags(values)
     return _config(config, values, is_new=is_new)
 
 
@@ -159,6 +203,22 @@ def checked(changes: Mapping[str, str | None], most_bytes: int) -> Mapping[str, 
 def _check_accepted(name: str, value: str, accepted: Collection[str]) -> None:
     if value not in accepted:
         raise ConfigError(f"{name} cannot be {value!r}; this server accepts {' or '.join(sorted(accepted))}")
+
+
+def _check_range(name: str, value: str) -> None:
+    """Raise ConfigError if a setting that is a number is outside of its range."""
+    found = RANGES.get(name)
+    if found is None:
+        return
+    number = _ratio({name: value}, name) if SETTINGS[name].type == DOUBLE else _whole({name: value}, name)
+    if not (found.least <= number <= found.most or number == found.none):  # also refuses NaN
+        raise ConfigError(f"{name} is {value}; it must be {found}")
+
+
+def _check_lags(values: Mapping[str, str]) -> None:
+    """Raise ConfigError if a record must be compacted before it may be."""
+    if _whole(values, LAG) < _whole(values, MIN_LAG):
+        raise ConfigError(f"{LAG} is {values[LAG]}, which is less than {MIN_LAG}, {values[MIN_LAG]}")
 
 
 def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> LogConfig:
