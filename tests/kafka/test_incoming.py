@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.kafka.incoming import FIRST_BYTES, Incoming
-from seglog.kafka.messages.core import PRODUCE
+from seglog.kafka.messages.core import METADATA, PRODUCE
 from seglog.kafka.wire.buffers import Malformed
 from seglog.server.runtime.memory import Claim, Memory
 from seglog.server.settings import Limits
@@ -125,18 +125,34 @@ def test_a_request_that_gets_no_memory_in_time_is_told_so():
 
 
 @pytest.mark.parametrize(
-    "head",
+    ("head", "text"),
     [
-        struct.pack(">ihh", 100, 30_000, 0),
-        struct.pack(">ihh", -1, PRODUCE.key, 0),
-        struct.pack(">ihh", 7, PRODUCE.key, 0),
-        struct.pack(">ihh", 2**31 - 1, PRODUCE.key, 0),
+        (struct.pack(">ihh", 100, 30_000, 0), "does not know the request 30000"),
+        (struct.pack(">ihh", -1, PRODUCE.key, 0), "the Produce request has -1 bytes, less than its head"),
+        (struct.pack(">ihh", 7, PRODUCE.key, 0), "the Produce request has 7 bytes, less than its head"),
+        (
+            struct.pack(">ihh", 2**31 - 1, PRODUCE.key, 0),
+            "the Produce request has 2147483647 bytes, and may have 465536 ",
+        ),
+        (
+            struct.pack(">ihh", 465_537, PRODUCE.key, 0),
+            r"465537 bytes, and may have 465536 \(--batch-bytes and 64 KiB\)$",
+        ),
+        (
+            struct.pack(">ihh", 5_000_000, METADATA.key, 4),
+            "the Metadata request has 5000000 bytes, and may have 4194304$",
+        ),
+        *(
+            (text, "this looks like HTTP; the Kafka listener")
+            for text in (b"GET / HTTP/1.1", b"POST /topics", b"PUT /a b")
+        ),
+        (b"PRI * HTTP/2.0", "this looks like HTTP; the Kafka listener"),
     ],
 )
-def test_an_unknown_request_or_one_of_impossible_length_is_refused_by_its_head(head):
+def test_an_unknown_request_or_one_of_impossible_length_is_refused_by_its_head(head, text):
     one = incoming(Memory(10_000_000))
     fed(one, head)
-    with pytest.raises(Malformed):
+    with pytest.raises(Malformed, match=text):
         one.take()
 
 

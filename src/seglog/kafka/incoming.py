@@ -25,6 +25,20 @@ HEAD_SPACE = 64 * 1024  # of a produce request, beside its records
 SMALL_REQUEST_BYTES = 4 * 1024 * 1024
 FIRST_BYTES = 64 * 1024  # memory for a request, until more of it has come; the most that is read at once
 NOTHING = memoryview(b"")
+HTTP = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN", b"TRAC", b"PRI "})
+"""What begins a request of HTTP. As a length each is above 1 GB."""
+
+
+class Unknown(Malformed):
+    """A request that this server does not have."""
+
+
+class TooLong(Malformed):
+    """A request with more bytes than its kind may have."""
+
+
+class OfHttp(Malformed):
+    """The client sends HTTP."""
 
 
 class Incoming:
@@ -84,7 +98,7 @@ class Incoming:
         length, key, _ = HEAD.unpack_from(data)
         most = self._limits.batch_bytes + HEAD_SPACE if key == PRODUCE.key else SMALL_REQUEST_BYTES
         if key not in CATALOG or not HEAD.size <= length <= most:
-            raise Malformed(f"request {key} of {length} bytes is unknown or has more than {most}")
+            raise _refusal(data, most)
         return LENGTH_BYTES + int(length)
 
     def _begin(self, size: int) -> None:
@@ -132,3 +146,17 @@ class Incoming:
     def drop(self) -> None:
         """Drop what has come and was not taken."""
         self._buffer, self._come = None, NOTHING
+
+
+def _refusal(data: memoryview, most: int) -> Malformed:
+    """Return why a request is not read. most: how many bytes it may have."""
+    length, key, _ = HEAD.unpack_from(data)
+    if bytes(data[:LENGTH_BYTES]) in HTTP:
+        return OfHttp("this looks like HTTP; the Kafka listener knows only Kafka's protocol, and HTTP is at --port")
+    if key not in CATALOG:
+        return Unknown(f"this server does not know the request {key}")
+    name = CATALOG[key].api.name
+    if length <= most:
+        return Malformed(f"the {name} request has {length} bytes, less than its head")
+    limit = f"{most} (--batch-bytes and 64 KiB)" if key == PRODUCE.key else str(most)
+    return TooLong(f"the {name} request has {length} bytes, and may have {limit}")
