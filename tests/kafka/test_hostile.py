@@ -140,6 +140,32 @@ def test_more_connections_than_allowed_are_refused(limited):
             assert raw.response() == b""
 
 
+def test_refusals_that_repeat_are_logged_once_for_each_kind(own_kafka):
+    server = own_kafka("--connections", "2", "--batch-bytes", "100000")
+    requests = [struct.pack(">ihh", 200_000, PRODUCE.key, 8), b"GET / HTTP/1.1\r\n\r\n", struct.pack(">ihh", 9, 99, 0)]
+    for data in requests * 5:
+        with server.connection() as raw:
+            raw.socket.sendall(data)
+            assert raw.response() == b""
+    with ExitStack() as opened:
+        for raw in [opened.enter_context(server.connection()) for _ in range(2)]:
+            raw.request(18, 0, b"")
+            assert raw.response()
+        for _ in range(5):
+            with server.connection() as raw:
+                assert raw.response() == b""
+    said = [line for line in server.stop().splitlines() if "connection" in line]
+    assert len(said) < 20, "one for each"
+    assert {re.sub(r" \(and \d+ more in the last \d+ s\)", "", line) for line in said} == {
+        f"the connection from 127.0.0.1 was closed: {why}"
+        for why in (
+            "the Produce request has 200000 bytes, and may have 165536 (--batch-bytes and 64 KiB)",
+            "this looks like HTTP; the Kafka listener knows only Kafka's protocol, and HTTP is at --port",
+            "this server does not know the request 99",
+        )
+    } | {"a connection was refused: 2 connections are open already"}
+
+
 def test_a_response_that_is_not_read_is_dropped(limited, name):
     client = Confluent(limited.address)
     client.produce(name, [Sent(bytes(900_000)) for _ in range(12)])

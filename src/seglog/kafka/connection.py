@@ -36,6 +36,7 @@ from seglog.server.runtime.at_once import begin
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from seglog.server.runtime.repeated_warnings import RepeatedWarnings
     from seglog.server.settings import Limits
 
 LOG = logging.getLogger("seglog.kafka")
@@ -44,8 +45,8 @@ MOST_WAITING = 16  # requests that wait to be durable; clients send 5 by default
 _NUMBERS = count(1)
 
 
-def _warn(_status: int, text: str) -> None:
-    LOG.warning("a connection was refused: %s", text)
+def _refused(warnings: RepeatedWarnings, status: int, text: str) -> None:
+    warnings(status, f"a connection was refused: {text}")
 
 
 class _Work:
@@ -61,13 +62,16 @@ class _Work:
 class Connection(asyncio.BufferedProtocol):
     """A connection; `connections` contains all that are open. Its bounds are `server.http.handshakes.Bounded`."""
 
-    def __init__(self, parts: Parts, connections: set[Connection], shared: bytearray) -> None:
-        """Take memory that all connections share; see Incoming."""
+    def __init__(
+        self, parts: Parts, connections: set[Connection], shared: bytearray, warnings: RepeatedWarnings
+    ) -> None:
+        """Take memory and warnings that all connections share; see Incoming."""
         self._parts = parts
         self._limits: Limits = parts.services.settings.limits
         self.connections = connections
         self.most_connections, self.head_seconds = self._limits.connections, self._limits.head_seconds
-        self.told: Callable[[int, str], None] | None = _warn
+        self.told: Callable[[int, str], None] | None = partial(_refused, warnings)
+        self._warnings = warnings
         self._incoming = Incoming(self._limits, parts.services.memory, shared)
         self.loop = asyncio.get_running_loop()
         self._now: _Work | None = None  # what ends before another request is taken
@@ -92,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self.sender = Sender((near[0], near[1]), far[0] if far else "", caller, connected_at=now, used_at=now)
         self.sender.number, self.sender.port = next(_NUMBERS), far[1] if far else 0
         if len(self.connections) >= self.most_connections:
-            _warn(503, f"{self.most_connections} connections are open already")
+            _refused(self._warnings, 503, f"{self.most_connections} connections are open already")
             self._transport.abort()
             return
         self.connections.add(self)
@@ -150,13 +154,16 @@ class Connection(asyncio.BufferedProtocol):
         self._timer = self.loop.call_later(seconds / 2, self._watch)
 
     def _drop(self, why: str) -> None:
-        LOG.warning("the connection from %s was closed: %s", self.sender.host, why)
+        self._warn(why, why)
         self._transport.abort()
 
-    def _refuse(self, why: str) -> None:
-        """Close the connection because of a request, after the answers to those before it."""
-        LOG.warning("the connection from %s was closed: %s", self.sender.host, why)
+    def _refuse(self, why: str, kind: object = None) -> None:
+        """Close the connection because of a request, after the answers to those before it. kind: of the warning."""
+        self._warn(kind or why, why)
         self.close()
+
+    def _warn(self, kind: object, why: str) -> None:
+        self._warnings(kind, f"the connection from {self.sender.host} was closed: {why}")
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -196,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 request = self._incoming.take()
             except Malformed as error:
-                self._refuse(str(error))
+                self._refuse(str(error), type(error))
                 return
             if request is not None:
                 self._turn -= 1
@@ -299,7 +306,8 @@ class Connection(asyncio.BufferedProtocol):
             del request
             call, parts = await asked
         except SeglogError as error:
-            self._refuse(str(error) if isinstance(error, Malformed) else f"a request failed: {error}")
+            why = str(error) if isinstance(error, Malformed) else f"a request failed: {error}"
+            self._refuse(why, type(error))
             return
         finally:
             if work is self._now:  # no other request is taken yet

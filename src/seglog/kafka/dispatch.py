@@ -26,6 +26,10 @@ class Refused(Malformed):
     """A request that cannot be answered: the connection is closed, as Kafka does."""
 
 
+class Unauthenticated(Refused):
+    """A request that needs a token, before the client has named one."""
+
+
 async def answer(
     parts: Parts, sender: Sender, data: bytearray | memoryview, read_on: Callable[[], None]
 ) -> tuple[Call | None, list[Any]]:
@@ -53,7 +57,7 @@ async def answer(
             raise Refused(f"this server does not know version {version} of {known.api.name}")
         return None, _response(known, 0, correlation, versions(codes.UNSUPPORTED_VERSION))
     if sender.caller is None and not known.open:
-        raise Refused(f"{known.api.name} needs authentication: this server has tokens")
+        raise Unauthenticated(f"{known.api.name} needs authentication: this server has tokens")
     call = _call(parts, sender, known, version, source, read_on)
     del data, source  # a Produce releases the memory of its request before its end
     try:

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from seglog.kafka.connection import Connection
+from seglog.kafka.connection import LOG, Connection
 from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.incoming import FIRST_BYTES
 from seglog.kafka.overview import KafkaOverview
@@ -17,6 +17,7 @@ from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
 from seglog.server.beside import bound, listen
 from seglog.server.http.handshakes import Handshakes
+from seglog.server.runtime.repeated_warnings import RepeatedWarnings
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -74,10 +75,10 @@ class KafkaListener:
         parts = Parts(services, self._settings, self._coordinator, producers, self._transactions, ids)
         services.kafka = KafkaOverview(parts, lambda: [one.sender for one in self._connections], self.address)
 
-        shared = bytearray(FIRST_BYTES)
+        shared, warnings = bytearray(FIRST_BYTES), RepeatedWarnings(LOG)
 
         def connection() -> Connection:
-            return Connection(parts, self._connections, shared)
+            return Connection(parts, self._connections, shared, warnings)
 
         self._handshakes = None if tls is None else Handshakes(tls, connection)
         self._server = await asyncio.get_running_loop().create_server(
