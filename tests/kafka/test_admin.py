@@ -24,8 +24,9 @@ import kafka as kafka_python
 from seglog import LogConfig, Retention
 from seglog.client import Client
 from seglog.errors import ConfigError
+from seglog.kafka import codes
 from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, RANGES, SETTINGS, changed, values_of
-from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS
+from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS, DESCRIBE_CLUSTER
 from seglog.server.settings import Limits
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import until
@@ -293,6 +294,20 @@ def test_topics_are_listed_with_their_partitions(admin, name):
     assert sorted(found.topics[name].partitions) == [0, 1, 2, 3]
     assert found.topics[name].partitions[3].leader == 1
     assert admin.describe_cluster().result().controller.id == 1
+
+
+def test_the_cluster_is_described_to_kafka_python(kafka):
+    found = kafka_python.KafkaAdminClient(bootstrap_servers=kafka.address)
+    described = found.describe_cluster()
+    found.close()
+    assert (described["cluster_id"], described["controller_id"]) == ("seglog", 1)
+    assert [one["broker_id"] for one in described["brokers"]] == [1]
+
+
+def test_the_broker_says_that_it_is_no_controller(kafka):
+    with kafka.connection() as raw:
+        wanted = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
+        assert raw.ask(DESCRIBE_CLUSTER, 2, wanted)["error_code"] == codes.MISMATCHED_ENDPOINT_TYPE
 
 
 def test_the_broker_describes_itself(admin):

@@ -199,6 +199,20 @@ def test_what_is_no_record_batch_is_refused_with_the_reason(kafka, name, version
     assert version < 8 or "format 1" in found[0]["error_message"]
 
 
+def test_a_refused_batch_with_acks_0_ends_its_connection(kafka, name):
+    with Client(kafka.url) as http:
+        http.create_topic(name, config=LogConfig(retention=Retention(compact=True)))
+    with kafka.connection() as raw:
+        for keys in ([b"k"], [None], [b"late"]):
+            part = {"index": 0, "records": kio_batch([(1000, key, b"v", ()) for key in keys])}
+            raw.send(
+                PRODUCE, 8, {"acks": 0, "timeout_ms": 1000, "topic_data": [{"name": name, "partition_data": [part]}]}
+            )
+        assert raw.response() == b""
+    with Client(kafka.url) as http:
+        assert next(record.key for record in http.topic(name).records(0)) == b"k"
+
+
 def test_the_records_without_a_key_are_named_if_a_topic_needs_keys(kafka, name):
     with Client(kafka.url) as http:
         http.create_topic(name, config=LogConfig(retention=Retention(compact=True)))

@@ -26,12 +26,13 @@ from seglog.errors import SeglogError
 from seglog.kafka.dispatch import answer
 from seglog.kafka.incoming import Incoming
 from seglog.kafka.messages.core import PRODUCE
-from seglog.kafka.requests.call import Parts, Sender
+from seglog.kafka.requests.call import Call, Parts, Sender
 from seglog.kafka.requests.read_ahead import forget_ahead
 from seglog.kafka.settings import IDLE_CONNECTION_SECONDS
 from seglog.kafka.wire.buffers import Malformed
 from seglog.server.rights.access import ANYBODY
 from seglog.server.runtime.at_once import begin
+from seglog.server.runtime.memory import PIECE, STALL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -82,6 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._moved_at = self._began_at = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self._sending: Call | None = None
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -100,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self.connections.add(self)
+        if transport.get_extra_info("ssl_object") is not None:
+            self._transport.set_write_buffer_limits(PIECE)
         self._watch()
         self._go_on()  # with TLS, bytes may have come before
 
@@ -316,21 +320,50 @@ class Connection(asyncio.BufferedProtocol):
             if before is not None and not before.done():
                 await asyncio.wait([before])
             if parts and not (self._is_lost or self._transport.is_closing()):
-                self._transport.writelines(parts)
+                self._sending = call
+                await self._send(parts)
                 del parts
                 if call is not None and call.sent is not None:
                     sent, call.sent = call.sent, None
                     sent()
                 await self._writable.wait()
         finally:
+            self._sending = None
             if call is not None:
                 call.held.close()
         self._moved_at = self.loop.time()
 
+    async def _send(self, parts: list[Any]) -> None:
+        """Write a response: at once, or in pieces with TLS, whose transport does not tell what it has encrypted."""
+        if self._transport.get_extra_info("ssl_object") is None:
+            self._transport.writelines(parts)
+            return
+        for part in parts:
+            for position in range(0, len(part), PIECE):
+                await self._writable.wait()
+                if self._is_lost or self._transport.is_closing():
+                    return
+                self._transport.write(part[position : position + PIECE])
+
     def pause_writing(self) -> None:
         """Wait until the client has read more of its response, but not for long."""
         self._writable.clear()
-        self._stalled = self.loop.call_later(self._limits.idle_seconds, self._drop, "it does not read its response")
+        self._look_again(self.loop.time())
+
+    def _look_again(self, read_at: float) -> None:
+        seconds = min(STALL_SECONDS, self._limits.idle_seconds)
+        self._stalled = self.loop.call_later(seconds, self._look, self._transport.get_write_buffer_size(), read_at)
+
+    def _look(self, unread: int, read_at: float) -> None:
+        """Drop a client that does not read. unread: bytes when it was last looked; read_at: when it last read any."""
+        now, read = self.loop.time(), unread - self._transport.get_write_buffer_size()
+        if read < PIECE and self._sending is not None and self._sending.is_wanted:
+            self._parts.services.metrics.dropped()
+            self._drop("it does not read its response, and others need the memory")
+        elif read <= 0 and now - read_at >= self._limits.idle_seconds:
+            self._drop("it does not read its response")
+        else:
+            self._look_again(now if read > 0 else read_at)
 
     def resume_writing(self) -> None:
         """Go on."""

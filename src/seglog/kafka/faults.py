@@ -21,6 +21,10 @@ class OutOfOrderSequence(SeglogError):
     """A batch that does not follow the last one of its producer, and repeats none of the last."""
 
 
+class Unanswered(SeglogError):
+    """A batch with acks=0 that was refused: there is no answer that could say so, and the connection ends."""
+
+
 class NoSuchPartition(TopicNotFound):
     """A topic does not have the partition of this number."""
 

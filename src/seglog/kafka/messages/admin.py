@@ -220,16 +220,22 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     ),
 )
 
+BROKERS = 1  # what DescribeCluster can be about; the other kind are controllers
 DESCRIBE_CLUSTER = Api(
     60,
     "DescribeCluster",
-    range(1),
-    Struct(Field("include_cluster_authorized_operations", BOOL)),
+    range(3),
+    Struct(
+        Field("include_cluster_authorized_operations", BOOL),
+        Field("endpoint_type", INT8, since=1, default=BROKERS),
+        Field("include_fenced_brokers", BOOL, since=2, default=False),
+    ),
     Struct(
         THROTTLE,
         ERROR,
         MESSAGE,
-        Field("cluster_id", STRING),
+        Field("endpoint_type", INT8, since=1, default=BROKERS),
+        Field("cluster_id", STRING, default=""),
         Field("controller_id", INT32, default=-1),
         Field(
             "brokers",
@@ -238,7 +244,9 @@ DESCRIBE_CLUSTER = Api(
                 Field("host", STRING),
                 Field("port", INT32),
                 Field("rack", NULLABLE_STRING, default=None),
+                Field("is_fenced", BOOL, since=2, default=False),
             ),
+            default=(),
         ),
         Field("cluster_authorized_operations", INT32, default=UNKNOWN_RIGHTS),
     ),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from seglog.kafka.settings import KafkaSettings
     from seglog.log.log import Log
     from seglog.server.rights.access import Caller, Right
+    from seglog.server.runtime.memory import Claim
     from seglog.server.services import Services
     from seglog.topic.topic import Topic
 
@@ -80,6 +81,7 @@ class Call:
         read_on: Lets the client's next request be read before this one is answered; for what waits and keeps none of
             the request's memory.
         sent: Called when the response has been written, unless the client is gone.
+        claims: What it holds of the memory for all clients.
     """
 
     parts: Parts
@@ -89,6 +91,17 @@ class Call:
     read_on: Callable[[], None]
     held: ExitStack = field(default_factory=ExitStack)
     sent: Callable[[], None] | None = None
+    claims: list[Claim] = field(default_factory=list)
+
+    def hold(self, claim: Claim) -> None:
+        """Release a claim when the response has been sent."""
+        self.claims.append(claim)
+        self.held.callback(claim.close)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it holds memory that other requests need."""
+        return any(one.is_wanted for one in self.claims)
 
     @property
     def services(self) -> Services:

@@ -49,9 +49,9 @@ async def _read_now(call: Call, wanted: list[Wanted], most: int) -> list[Found]:
     sizes = [one for one in sizes if one.first <= longest]
     there = min(sum(one.available for one in sizes), most + max((one.first for one in sizes), default=0))
     claim = Claim(call.services.memory, "answers")
-    call.held.callback(claim.close)
+    call.hold(claim)
     if there > WITHOUT_ROOM and not await claim.wait(min(COPIES * there, share), _seconds(call)):
-        most = 0
+        most = WITHOUT_ROOM if all(one.first <= WITHOUT_ROOM for one in sizes) else 0
     return await call.services.reads.run(partial(read_all, wanted, most))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
 from seglog.kafka import codes
+from seglog.kafka.messages.admin import BROKERS
 from seglog.kafka.messages.shared import UNKNOWN_RIGHTS
 from seglog.kafka.requests import operations
 from seglog.kafka.requests.call import Call, Values
@@ -95,7 +96,10 @@ def refusal_of(error: SeglogError) -> int:
 
 
 async def describe_cluster(call: Call) -> Values:
-    """Return the one broker."""
+    """Return the one broker; there are no separate controllers."""
+    if call.values["endpoint_type"] != BROKERS:
+        text = "this is a broker; there are no separate controllers (bootstrap.controllers)"
+        return {"error_code": codes.MISMATCHED_ENDPOINT_TYPE, "error_message": text}
     host, port = call.advertised
     brokers = [{"broker_id": NODE, "host": host, "port": port}]
     asked = call.values["include_cluster_authorized_operations"]

@@ -10,6 +10,7 @@ from seglog.clock import system_clock
 from seglog.errors import SeglogError, StorageError
 from seglog.kafka import codes
 from seglog.kafka.configs import MESSAGE_BYTES, most_bytes
+from seglog.kafka.faults import Unanswered
 from seglog.kafka.producers.sequences import key_of
 from seglog.kafka.records.decode import head_of
 from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
@@ -86,6 +87,7 @@ async def produce(call: Call) -> Values | None:
     topics, acks = call.values["topic_data"], call.values["acks"]
     parts = await _each([_store(call, topic["name"], one, acks) for topic in topics for one in topic["partition_data"]])
     if acks == NO_ACK:
+        _check_accepted(parts)
         return None
     if any(one.waits is not None for one in parts):
         if len(parts) <= FEW_PARTS:
@@ -100,6 +102,14 @@ async def produce(call: Call) -> Values | None:
             for topic in topics
         ]
     }
+
+
+def _check_accepted(parts: list[Part]) -> None:
+    """Raise Unanswered if a partition has refused its batch: the client learns it when its connection ends."""
+    for one in parts:
+        if one.values.get("error_code"):
+            place = f"partition {one.values['index']} of {one.topic!r}"
+            raise Unanswered(f"a batch with acks=0 for {place} was refused: {one.values['error_message']}")
 
 
 async def _each(wanted: list[Coroutine[Any, Any, T]]) -> list[T]:
@@ -235,7 +245,7 @@ async def _append_apart(call: Call, batch: ProducedBatch, once: str | None) -> r
         return _appended(batch, decoded(batch.data, batch.head, log, limits.batch_bytes, limits), once)
 
     claim = Claim(services.memory, "decoding")
-    call.held.callback(claim.close)
+    call.hold(claim)
     room = partial(claim.wait, decoded_bytes(batch.data, batch.head))
     written: Any = lambda _: [(batch.number, log)]  # noqa: E731 - as `batch` calls it
     try:

@@ -89,6 +89,7 @@ async def take_ahead(call: Call, wanted: list[Wanted], most: int) -> list[Found]
     if wanted != [ahead.wanted] or most != ahead.most:
         ahead.release()
         return None
+    call.claims.append(ahead.claim)
     call.held.callback(ahead.release)  # its memory is held until the response is sent
     log = ahead.wanted.log
     assert log is not None  # noqa: S101 - `read_ahead` has checked it

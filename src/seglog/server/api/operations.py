@@ -24,11 +24,11 @@ from starlette.responses import Response, StreamingResponse
 from seglog.errors import InvalidArgument, SeglogError, TopicNotFound
 from seglog.server.api.models import Model
 from seglog.server.api.parameters import Parameter, read_query
-from seglog.server.http.answers import PIECE, NeedsRoom, Pieces, SlowReader, send_in_pieces, watched
+from seglog.server.http.answers import NeedsRoom, Pieces, SlowReader, send_in_pieces, watched
 from seglog.server.problems import HttpProblem, problem, status_of
 from seglog.server.rights.access import EVERY, NOBODY, RIGHTS, Caller
 from seglog.server.rights.terms import HEADER
-from seglog.server.runtime.memory import Claim
+from seglog.server.runtime.memory import PIECE, Claim
 from seglog.server.runtime.spool import Body
 from seglog.server.runtime.tracebacks import forget_traceback
 from seglog.topic.layout.root import OFFSETS

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response, StreamingResponse
 
 from seglog.errors import SeglogError
+from seglog.server.runtime.memory import PIECE, STALL_SECONDS
 
 if TYPE_CHECKING:
     from starlette.types import Send
 
     from seglog.server.runtime.memory import Claim
-
-PIECE = 64 * 1024
-STALL_SECONDS = 2.0  # without progress; then an answer is dropped if other requests need its memory
 
 
 class Pieces(StreamingResponse):

@@ -24,11 +24,11 @@ from seglog.server.api.expose import EXPOSE, end_of
 from seglog.server.api.operations import Answer, Call, Operation, true_cause
 from seglog.server.api.parameters import choice, text
 from seglog.server.api.schemas import EVENT
-from seglog.server.http.answers import PIECE, NeedsRoom, watched
+from seglog.server.http.answers import NeedsRoom, watched
 from seglog.server.http.bodies import IN_JSON, as_json, shown_record
 from seglog.server.problems import problem
 from seglog.server.routes.common import PARTITION, TOPIC, partition_log, topic_of
-from seglog.server.runtime.memory import Claim
+from seglog.server.runtime.memory import PIECE, Claim
 from seglog.server.runtime.tracebacks import forget_traceback
 from seglog.server.runtime.waiting import woken
 from seglog.server.services import Services

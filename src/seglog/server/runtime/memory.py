@@ -17,6 +17,8 @@ from types import MappingProxyType
 
 from seglog.errors import Busy
 
+PIECE = 64 * 1024
+STALL_SECONDS = 2.0  # in which a client reads a piece of its answer, or loses it if others need the memory
 SHORT_SECONDS = 2.0  # how long a refusal counts as a shortage
 SHARES = MappingProxyType({"bodies": 1 / 2, "decoding": 1 / 2, "answers": 1 / 2, "tails": 1 / 4, "pipelines": 1 / 8})
 
@@ -90,6 +92,7 @@ class Memory:
         """Let a request wait no longer."""
         if not entry[2].done():
             self._waiting.remove(entry)
+            self.refused(*entry[:2])
             entry[2].set_result(False)
             self._admit()
 
