@@ -176,6 +176,7 @@ def test_the_config_has_these_options() -> None:
         "copies",
         "timestamps",
         "batch_bytes",
+        "expire",
     ]
     assert seglog.LogConfig().segment_bytes == 1024**3
     assert seglog.LogConfig().buffer_bytes == 0

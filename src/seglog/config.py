@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
@@ -23,7 +24,13 @@ DAY = 86_400.0
 MIN_SECONDS = 1e-6  # the resolution of the clock
 MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it
 _DURATIONS = ("segment_age", "flush_interval")
-LATER: dict[str, object] = {"after": "none", "copies": 0, "timestamps": "given", "batch_bytes": None}
+LATER: dict[str, object] = {
+    "after": "none",
+    "copies": 0,
+    "timestamps": "given",
+    "batch_bytes": None,
+    "expire": None,
+}
 """Fields of `Retention` that its first version did not have, with their defaults."""
 _CHOICES = {"unkeyed": ("reject", "keep"), "after": ("none", "table"), "timestamps": ("given", "server")}
 _RETENTION_DURATIONS = ("age", "delete_retention", "min_compaction_lag", "max_compaction_lag")
@@ -147,6 +154,9 @@ class Retention(_Fields):
             min.insync.replicas less one.
         timestamps: Of the records that Kafka's clients produce: "given", their own; "server", the time of the server
             when it accepts them, which is message.timestamp.type=LogAppendTime.
+        expire: False: `bytes` and `age` are kept but delete nothing, which needs compact=True: Kafka's
+            cleanup.policy=compact. True: they do, and Kafka's clients see cleanup.policy=compact,delete also without
+            any. None: they do.
         batch_bytes: Most bytes of a batch of Kafka's clients, as it is sent: max.message.bytes. None: the limit of the
             server, which always holds.
 
@@ -167,6 +177,7 @@ class Retention(_Fields):
     copies: int = 0
     timestamps: Literal["given", "server"] = "given"
     batch_bytes: int | None = None
+    expire: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("bytes", "batch_bytes"):
@@ -174,8 +185,7 @@ class Retention(_Fields):
                 _whole(f"retention.{name}", getattr(self, name), least=0, most=MAX_BYTES)
         if self.age is not None:
             _settle(self, "age", _seconds("retention.age", self.age, zero=True))
-        if not isinstance(self.compact, bool):
-            raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
+        self._check_switches()
         for name, (one, other) in _CHOICES.items():
             if getattr(self, name) not in (one, other):
                 raise ConfigError(f'retention.{name} must be "{one}" or "{other}", not {_shown(getattr(self, name))}')
@@ -194,9 +204,36 @@ class Retention(_Fields):
         if most is not None and most < self.min_compaction_lag_us:
             raise ConfigError("retention.max_compaction_lag is less than min_compaction_lag; raise it or lower that")
 
+    def _check_switches(self) -> None:
+        if not isinstance(self.compact, bool):
+            raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
+        if self.expire is not None and not isinstance(self.expire, bool):
+            raise ConfigError(f"retention.expire must be True, False or None, not {type(self.expire).__name__}")
+        if self.expire is False and not self.compact:
+            raise ConfigError(
+                "retention.expire is False, which needs compact=True: give expire=True to apply age and bytes"
+            )
+
     def over(self, stored: Retention) -> Retention:
-        """Return the stored retention, replaced field by field with what was given here."""
-        return dataclasses.replace(stored, **self.given())
+        """Return the stored retention, replaced field by field with what was given here. Raises ConfigError."""
+        return stored.changed(self.given())
+
+    def changed(self, fields: Mapping[str, Any]) -> Retention:
+        """Return a retention with other values for some fields.
+
+        Raises ConfigError: a value is invalid, or a limit is set that would delete nothing, because `expire` is False
+        and not among the fields.
+        """
+        found = dataclasses.replace(self, **fields)
+        if found.expire is not False or "expire" in fields:
+            return found
+        for name in {"age", "bytes"} & fields.keys():
+            if fields[name] is not None and getattr(found, name) != getattr(self, name):
+                raise ConfigError(
+                    f"retention.{name} would delete nothing, because retention.expire is False (Kafka's "
+                    "cleanup.policy=compact): give expire=True as well, which applies both age and bytes"
+                )
+        return found
 
     @property
     def needs_keys(self) -> bool:
@@ -212,8 +249,13 @@ class Retention(_Fields):
 
     @property
     def age_us(self) -> int | None:
-        """The age in microseconds, or None."""
-        return _microseconds(self.age)
+        """The age in microseconds after which records are deleted; None: no limit."""
+        return None if self.expire is False else _microseconds(self.age)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The size of a log after which records are deleted; None: no limit."""
+        return None if self.expire is False else self.bytes
 
     @property
     def delete_retention_us(self) -> int:

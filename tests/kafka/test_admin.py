@@ -111,6 +111,72 @@ def test_configs_are_altered_one_by_one(kafka, admin, name):
         assert code_of(alter(entry)) == KafkaError.INVALID_CONFIG
 
 
+@pytest.mark.parametrize(
+    ("first", "changes", "policy", "age", "expires"),
+    [
+        (
+            {"cleanup.policy": "delete", "retention.ms": "5000"},
+            [("cleanup.policy", "compact")],
+            "compact",
+            "5000",
+            False,
+        ),
+        (
+            {"cleanup.policy": "delete", "retention.ms": "5000"},
+            [("cleanup.policy", "compact"), ("cleanup.policy", "delete")],
+            "delete",
+            "5000",
+            True,
+        ),
+        ({"cleanup.policy": "compact", "retention.ms": "5000"}, [], "compact", "5000", False),
+        (
+            {"cleanup.policy": "compact", "retention.ms": "5000"},
+            [("cleanup.policy", "compact,delete")],
+            "compact,delete",
+            "5000",
+            True,
+        ),
+        (
+            {"cleanup.policy": "compact,delete"},
+            [("min.insync.replicas", "1"), ("retention.ms", "5000")],
+            "compact,delete",
+            "5000",
+            True,
+        ),
+        ({"cleanup.policy": "compact"}, [("retention.ms", "5000")], "compact", "5000", False),
+        ({"cleanup.policy": "compact,delete"}, [], "compact,delete", "-1", False),
+        ({"cleanup.policy": "compact"}, [("retention.ms", "-1")], "compact", "-1", False),
+    ],
+)
+def test_limits_are_kept_while_the_policy_does_not_apply_them(first, changes, policy, age, expires):
+    config = changed(LogConfig(segment_bytes=512), first, is_new=True)
+    for name, value in changes:
+        config = changed(config, {name: value}, is_new=False)
+    shown = values_of(config)
+    assert (shown["cleanup.policy"], shown["retention.ms"]) == (policy, age)
+    again = LogConfig.from_json(config.to_json())
+    assert values_of(again) == shown
+    assert (again.retention.age_us is not None) is expires
+
+
+def test_a_limit_that_does_not_apply_can_be_altered(kafka, admin, name):
+    admin.create_topics([NewTopic(name, 1, config={"cleanup.policy": "compact", "retention.ms": "5000"})])[
+        name
+    ].result()
+    for value in ("6000", "-1", "7000"):
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        entry = ConfigEntry("retention.ms", value, incremental_operation=AlterConfigOpType.SET)
+        resource.add_incremental_config(entry)
+        admin.incremental_alter_configs([resource])[resource].result()
+        found = described(admin, name)
+        assert (found["cleanup.policy"].value, found["retention.ms"].value) == ("compact", value)
+    with Client(kafka.url) as http:
+        with pytest.raises(ConfigError, match="expire"):
+            http.alter_retention(name, Retention(age=60))
+        http.alter_retention(name, Retention(age=60, expire=True))
+    assert described(admin, name)["cleanup.policy"].value == "compact,delete"
+
+
 def test_a_batch_above_max_message_bytes_of_its_topic_is_refused_until_the_config_is_altered(kafka, admin, name):
     admin.create_topics([NewTopic(name, 1, config={"max.message.bytes": "1000"})])[name].result()
     assert described(admin, name)["max.message.bytes"].value == "1000"

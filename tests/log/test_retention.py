@@ -233,6 +233,21 @@ def test_17_policies_combine_the_stricter_decides(place: Any, clock: Any, keep: 
         assert len(log.segments) == left
 
 
+def test_limits_that_do_not_apply_are_kept_and_delete_nothing(place: Any, clock: Any) -> None:
+    with seglog.open(place, config(compact=True, age=5.0, bytes=0, expire=False), clock=clock) as log:
+        fill(log, key=b"k")
+        clock.advance(DAY)
+        assert log.expire() == 0
+        with pytest.raises(seglog.ConfigError, match="expire"):
+            log.alter_retention(Retention(age=9.0))
+        with pytest.raises(seglog.ConfigError, match="expire"):
+            log.alter_retention(Retention(compact=False))
+        log.alter_retention(Retention(age=5.0, min_dirty_ratio=0.1))  # the same limit
+        log.alter_retention(Retention(expire=True))
+        assert log.config.retention.age == 5.0
+        assert log.expire() > 0
+
+
 def test_without_a_policy_nothing_goes(place: Any, clock: Any) -> None:
     with seglog.open(place, config(), clock=clock) as log:
         fill(log)

@@ -26,6 +26,13 @@ from seglog.terminal.units import (
 )
 
 
+def parse_switch(text: str) -> bool:
+    """Return whether it is yes."""
+    if text not in ("yes", "no"):
+        raise ArgumentTypeError(f"{text!r} is neither yes nor no")
+    return text == "yes"
+
+
 def parse_share(text: str) -> float:
     """Return a share between 0 and 1."""
     try:
@@ -102,6 +109,13 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         parse_duration,
         "DURATION",
         "keep sealed segments this long: older ones are deleted when one rolls, and by `expire`",
+    ),
+    (
+        "--retention-expire",
+        "retention.expire",
+        parse_switch,
+        "yes|no",
+        "no: age and size are kept, but delete nothing; only with --compact, as Kafka's cleanup.policy=compact",
     ),
     (
         "--retention-after",
@@ -244,6 +258,8 @@ def as_typed(name: str, value: object) -> str:
     """Return the value of a config field as a user would type it: 7d, 64 MiB."""
     for _option, field, parse, *_ in (*_CONFIG, *_KEYED):
         if name in (field, field.removeprefix(_RETENTION)) and isinstance(value, (int, float)):
+            if parse is parse_switch:
+                return "yes" if value else "no"
             if parse is parse_size:
                 return typed_size(int(value))
             if parse is parse_duration:
@@ -276,7 +292,7 @@ def config_over(args: Args, stored_config: Callable[[], LogConfig]) -> LogConfig
     }
     if "segment_bytes" in said:
         said.setdefault("segment_overflow_bytes", None)  # the default follows segment_bytes
-    changed: dict[str, Any] = {**said, "retention": dataclasses.replace(stored.retention, **kept)}
+    changed: dict[str, Any] = {**said, "retention": stored.retention.changed(kept)}
     return dataclasses.replace(stored, **changed)
 
 

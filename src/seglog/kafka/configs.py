@@ -44,7 +44,9 @@ def _policy(config: LogConfig) -> str:
     retention = config.retention
     if not retention.compact:
         return DELETE
-    return COMPACT if retention.age is None and retention.bytes is None else f"{COMPACT},{DELETE}"
+    has_limits = retention.age is not None or retention.bytes is not None
+    expires = has_limits if retention.expire is None else retention.expire
+    return f"{COMPACT},{DELETE}" if expires else COMPACT
 
 
 def _compression(config: LogConfig) -> str:
@@ -225,13 +227,13 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
     policy = {one.strip() for one in values["cleanup.policy"].split(",")}
     if not policy or not policy <= POLICIES:
         raise ConfigError(f"cleanup.policy is {values['cleanup.policy']!r}; it must be delete, compact, or both")
-    expires = DELETE in policy  # with "compact" alone Kafka ignores the limits of age and size
     age, size = _seconds(values, "retention.ms", none=NEVER), _limit(values, "retention.bytes", none=NEVER)
     retention = replace(
         config.retention,
         compact=COMPACT in policy,
-        age=age if expires else None,
-        bytes=size if expires else None,
+        age=age,
+        bytes=size,
+        expire=_expire(policy, has_limits=age is not None or size is not None),
         delete_retention=_seconds(values, "delete.retention.ms") or 0.0,
         min_compaction_lag=_seconds(values, "min.compaction.lag.ms") or 0.0,
         max_compaction_lag=_seconds(values, "max.compaction.lag.ms", none=MOST_LAG_MS),
@@ -252,6 +254,12 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         retention=retention,
         compression=compression,
     )
+
+
+def _expire(policy: Collection[str], *, has_limits: bool) -> bool | None:
+    """Return `Retention.expire`: None if the policy is what the limits say by themselves."""
+    wanted = DELETE in policy
+    return None if COMPACT not in policy or wanted is has_limits else wanted
 
 
 def _segment_age(config: LogConfig, values: Mapping[str, str]) -> float | timedelta | None:

@@ -35,11 +35,12 @@ def _too_old(sealed: Sequence[SegmentEntry], retention: Retention, now: int) -> 
 
 
 def _too_many(sealed: Sequence[SegmentEntry], active_bytes: int, retention: Retention) -> int:
-    if retention.bytes is None:
+    most = retention.most_bytes
+    if most is None:
         return 0
     remaining = active_bytes + Segments.of(sealed).total_bytes
     count = 0
-    while count < len(sealed) and remaining - sealed[count].disk_bytes >= retention.bytes:
+    while count < len(sealed) and remaining - sealed[count].disk_bytes >= most:
         remaining -= sealed[count].disk_bytes
         count += 1
     return count

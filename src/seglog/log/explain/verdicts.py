@@ -278,9 +278,9 @@ def _by_retention(facts: Facts) -> tuple[str, int | None]:
         told.append(f"at {moment(until)} by retention.age")
     elif retention.age_us is not None:
         told.append(f"{_span(retention.age_us)} (retention.age) after it was sealed")
-    if retention.bytes is not None:
+    if retention.most_bytes is not None:
         behind = log.active_bytes + sum(entry.disk_bytes for entry in log.manifest.segments[facts.number + 1 : -1])
-        left = max(retention.bytes - (0 if facts.number == len(log.manifest.segments) - 1 else behind), 0)
+        left = max(retention.most_bytes - (0 if facts.number == len(log.manifest.segments) - 1 else behind), 0)
         told.append(f"once {left:,} more bytes follow it, by retention.bytes")
     if not told:
         return "No retention by age or size deletes its segment.", None

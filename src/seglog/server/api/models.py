@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -113,10 +112,11 @@ class RetentionModel(Model):
     copies: Annotated[int, Field(ge=0, le=100), WHOLE] = 0
     timestamps: Literal["given", "server"] = "given"
     batch_bytes: Annotated[int, Field(ge=0), WHOLE] | None = None
+    expire: bool | None = None
 
     def onto(self, retention: Retention) -> Retention:
         """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
-        return replace(retention, **{name: getattr(self, name) for name in self.model_fields_set})
+        return retention.changed({name: getattr(self, name) for name in self.model_fields_set})
 
 
 class ConfigModel(Model):

@@ -63,6 +63,14 @@ export function retentionFields(kept) {
     { class: "fields" },
     field("bytes", "At most", "Per partition: 512 MiB, 10 GB. Empty: no limit.", { value: sizeField(kept.bytes) }),
     field("age", "For", "Since a segment was sealed: 12 h, 7 d. Empty: forever.", { value: durationField(kept.age) }),
+    kept.expire === false
+      ? check(
+          "expire",
+          false,
+          "Delete by size and age",
+          "Kafka's cleanup.policy is compact: these limits are kept, and delete nothing.",
+        )
+      : null,
     check(
       "compact",
       kept.compact,
@@ -110,6 +118,7 @@ export function readRetention(said) {
   return {
     bytes: parseSize(said.get("bytes")),
     age: parseDuration(said.get("age")),
+    ...(said.get("expire") === null ? {} : { expire: true }),
     compact: said.get("compact") !== null,
     after: said.get("after") === null ? "none" : "table",
     delete_retention: parseDuration(said.get("delete_retention")),

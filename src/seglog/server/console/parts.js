@@ -18,9 +18,10 @@ export const since = (us) => h("time", { class: "number", title: `${time(us)} ·
 /** Retention as a phrase. */
 export function retention(kept) {
   const parts = [];
+  const expires = kept.expire !== false;
   if (kept.compact) parts.push("latest per key");
-  if (kept.age !== null && kept.age !== undefined) parts.push(duration(kept.age));
-  if (kept.bytes !== null && kept.bytes !== undefined) parts.push(`up to ${bytes(kept.bytes)}`);
+  if (expires && kept.age !== null && kept.age !== undefined) parts.push(duration(kept.age));
+  if (expires && kept.bytes !== null && kept.bytes !== undefined) parts.push(`up to ${bytes(kept.bytes)}`);
   if (parts.length && kept.after === "table") parts.push("once in a table");
   return parts.length ? parts.join(", ") : "keeps everything";
 }
