@@ -159,6 +159,13 @@ def test_limits_are_kept_while_the_policy_does_not_apply_them(first, changes, po
     assert (again.retention.age_us is not None) is expires
 
 
+def test_a_config_that_the_server_fulfils_anyway_is_accepted_with_no_other_value():
+    accepted = {"remote.storage.enable": "false", "local.retention.ms": "-2"}
+    assert changed(LogConfig(), accepted, is_new=True) == changed(LogConfig(), {}, is_new=True)
+    with pytest.raises(ConfigError, match="accepts false"):
+        changed(LogConfig(), {"remote.storage.enable": "true"}, is_new=True)
+
+
 def test_a_limit_that_does_not_apply_can_be_altered(kafka, admin, name):
     admin.create_topics([NewTopic(name, 1, config={"cleanup.policy": "compact", "retention.ms": "5000"})])[
         name

@@ -82,9 +82,14 @@ SETTINGS: dict[str, Setting] = {
     "segment.bytes": Setting(lambda config: str(config.segment_bytes), INT, fixed=True),
     "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG),
 }
-CONSTANT: dict[str, tuple[frozenset[str], int]] = {  # which values are accepted: the first is shown
-    "preallocate": (frozenset({"false"}), BOOLEAN),
-    "unclean.leader.election.enable": (frozenset({"false"}), BOOLEAN),
+CONSTANT = {  # config -> the only value that is accepted, which this server fulfils anyway
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "message.timestamp.after.max.ms": str(MOST_LAG_MS),
+    "message.timestamp.before.max.ms": str(MOST_LAG_MS),
+    "preallocate": "false",
+    "remote.storage.enable": "false",
+    "unclean.leader.election.enable": "false",
 }
 INTERNAL = frozenset({"file.delete.delay.ms", "index.interval.bytes", "segment.index.bytes", "segment.jitter.ms"})
 """Configs of Kafka's files, which no client can notice: whole numbers, accepted without effect."""
@@ -171,7 +176,7 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
     for name, given in changes.items():
         if name in CONSTANT:
             if given is not None:
-                _check_accepted(name, given, CONSTANT[name][0])
+                _check_accepted(name, given, {CONSTANT[name]})
             continue
         if name in INTERNAL:
             _whole({name: given or "0"}, name)
