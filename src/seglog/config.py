@@ -154,9 +154,8 @@ class Retention(_Fields):
             min.insync.replicas less one.
         timestamps: Of the records that Kafka's clients produce: "given", their own; "server", the time of the server
             when it accepts them, which is message.timestamp.type=LogAppendTime.
-        expire: False: `bytes` and `age` are kept but delete nothing, which needs compact=True: Kafka's
-            cleanup.policy=compact. True: they do, and Kafka's clients see cleanup.policy=compact,delete also without
-            any. None: they do.
+        expire: False: `bytes` and `age` are kept but delete nothing, as with Kafka's cleanup.policy=compact. True: they
+            do, and Kafka's clients see cleanup.policy=compact,delete also without any. None: they do.
         batch_bytes: Most bytes of a batch of Kafka's clients, as it is sent: max.message.bytes. None: the limit of the
             server, which always holds.
 
@@ -209,14 +208,10 @@ class Retention(_Fields):
             raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
         if self.expire is not None and not isinstance(self.expire, bool):
             raise ConfigError(f"retention.expire must be True, False or None, not {type(self.expire).__name__}")
-        if self.expire is False and not self.compact:
-            raise ConfigError(
-                "retention.expire is False, which needs compact=True: give expire=True to apply age and bytes"
-            )
 
     def over(self, stored: Retention) -> Retention:
-        """Return the stored retention, replaced field by field with what was given here. Raises ConfigError."""
-        return stored.changed(self.given())
+        """Return the stored retention, replaced field by field with what was given here."""
+        return dataclasses.replace(stored, **self.given())
 
     def changed(self, fields: Mapping[str, Any]) -> Retention:
         """Return a retention with other values for some fields.
@@ -230,8 +225,9 @@ class Retention(_Fields):
         for name in {"age", "bytes"} & fields.keys():
             if fields[name] is not None and getattr(found, name) != getattr(self, name):
                 raise ConfigError(
-                    f"retention.{name} would delete nothing, because retention.expire is False (Kafka's "
-                    "cleanup.policy=compact): give expire=True as well, which applies both age and bytes"
+                    f"retention.{name} would delete nothing, because retention.expire is false (as Kafka's "
+                    "cleanup.policy=compact sets it); set retention.expire to true as well (--retention-expire yes), "
+                    "which applies both retention.age and retention.bytes"
                 )
         return found
 

@@ -24,7 +24,7 @@ import kafka as kafka_python
 from seglog import LogConfig, Retention
 from seglog.client import Client
 from seglog.errors import ConfigError
-from seglog.kafka import codes
+from seglog.kafka.codes import MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE
 from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, RANGES, SETTINGS, changed, values_of
 from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS, DESCRIBE_CLUSTER
 from seglog.server.settings import Limits
@@ -182,6 +182,27 @@ def test_a_limit_that_does_not_apply_can_be_altered(kafka, admin, name):
             http.alter_retention(name, Retention(age=60))
         http.alter_retention(name, Retention(age=60, expire=True))
     assert described(admin, name)["cleanup.policy"].value == "compact,delete"
+
+
+def test_changes_of_one_topic_at_the_same_time_all_stay(kafka, name):
+    admins = [AdminClient({"bootstrap.servers": kafka.address}) for _ in range(2)]
+    admins[0].create_topics([NewTopic(name, 1)])[name].result()
+
+    def alter(admin, config, value):
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        resource.add_incremental_config(ConfigEntry(config, value, incremental_operation=AlterConfigOpType.SET))
+        return admin.incremental_alter_configs([resource])[resource]
+
+    for number in range(15):
+        wanted = {"cleanup.policy": ("compact", "delete")[number % 2], "retention.ms": str(1000 + number)}
+        changes = [alter(admin, *change) for admin, change in zip(admins, wanted.items(), strict=True)]
+        with Client(kafka.url) as http:
+            http.alter_retention(name, Retention(delete_retention=number))
+        for change in changes:
+            change.result()
+        found = described(admins[0], name)
+        wanted["delete.retention.ms"] = str(1000 * number)
+        assert {config: found[config].value for config in wanted} == wanted
 
 
 def test_a_batch_above_max_message_bytes_of_its_topic_is_refused_until_the_config_is_altered(kafka, admin, name):
@@ -379,8 +400,9 @@ def test_the_cluster_is_described_to_kafka_python(kafka):
 
 def test_the_broker_says_that_it_is_no_controller(kafka):
     with kafka.connection() as raw:
-        wanted = {"include_cluster_authorized_operations": False, "endpoint_type": 2}
-        assert raw.ask(DESCRIBE_CLUSTER, 2, wanted)["error_code"] == codes.MISMATCHED_ENDPOINT_TYPE
+        wanted = {"include_cluster_authorized_operations": False}
+        assert raw.ask(DESCRIBE_CLUSTER, 2, wanted | {"endpoint_type": 2})["error_code"] == MISMATCHED_ENDPOINT_TYPE
+        assert raw.ask(DESCRIBE_CLUSTER, 2, wanted | {"endpoint_type": 3})["error_code"] == UNSUPPORTED_ENDPOINT_TYPE
 
 
 def test_the_broker_describes_itself(admin):

@@ -64,6 +64,22 @@ def test_clients_that_do_not_read_delay_others_only_until_they_are_dropped(own_k
     assert any("others need the memory" in line for line in kafka.process.stdout)
 
 
+def test_only_the_first_record_of_a_response_may_exceed_its_size(kafka, name):
+    with Client(kafka.url) as http:
+        http.create_topic(name, partitions=3)
+        for partition in range(3):
+            http.topic(name).append(bytes(200_000), partition=partition)
+    values = fetch_of(name, size=MIB)
+    [place] = values["topics"][0]["partitions"]
+    values["topics"][0]["partitions"] = [{**place, "partition": partition} for partition in range(3)]
+    found = {}
+    with kafka.connection() as raw:
+        for most in (1000, 300_000, 500_000, MIB):
+            [topic] = raw.ask(FETCH, 4, values | {"max_bytes": most})["responses"]
+            found[most] = [len(one["records"] or b"") // 200_000 for one in topic["partitions"]]
+    assert found == {1000: [1, 0, 0], 300_000: [1, 0, 0], 500_000: [1, 1, 0], MIB: [1, 1, 1]}
+
+
 def test_a_response_over_tls_holds_memory_until_it_is_read(own_kafka, certificate):
     kafka = own_kafka("--tls-cert", certificate[0], "--tls-key", certificate[1], "--memory", "64MiB")
     url, trusted = kafka.url.replace("http:", "https:"), ssl.create_default_context(cafile=certificate[0])

@@ -45,7 +45,7 @@ BAD_RETENTION: dict[str, list[object]] = {
     "copies": [-1, 101, 1.5, None, True],
     "timestamps": ["LogAppendTime", None, True],
     "batch_bytes": [-1, 1.5, True, "1MiB"],
-    "expire": [False, 1, "no"],
+    "expire": [0, 1, "no"],
 }
 
 

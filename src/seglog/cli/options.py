@@ -115,7 +115,7 @@ _CONFIG: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
         "retention.expire",
         parse_switch,
         "yes|no",
-        "no: age and size are kept, but delete nothing; only with --compact, as Kafka's cleanup.policy=compact",
+        "no: age and size are kept, but delete nothing, as with Kafka's cleanup.policy=compact",
     ),
     (
         "--retention-after",

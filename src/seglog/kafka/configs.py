@@ -40,6 +40,12 @@ class Setting(NamedTuple):
     fixed: bool = False
 
 
+def _limits(config: LogConfig) -> tuple[float | timedelta | None, int | None]:
+    """Return the age and bytes; without compaction Kafka knows no limits that do not apply."""
+    kept = config.retention
+    return (None, None) if kept.expire is False and not kept.compact else (kept.age, kept.bytes)
+
+
 def _policy(config: LogConfig) -> str:
     retention = config.retention
     if not retention.compact:
@@ -77,8 +83,8 @@ SETTINGS: dict[str, Setting] = {
     "min.cleanable.dirty.ratio": Setting(lambda config: str(float(config.retention.min_dirty_ratio)), DOUBLE),
     "min.compaction.lag.ms": Setting(lambda config: _ms(config.retention.min_compaction_lag), LONG),
     "min.insync.replicas": Setting(lambda config: str(config.retention.copies + 1), INT),
-    "retention.bytes": Setting(lambda config: _number(config.retention.bytes), LONG),
-    "retention.ms": Setting(lambda config: _ms(config.retention.age), LONG),
+    "retention.bytes": Setting(lambda config: _number(_limits(config)[1]), LONG),
+    "retention.ms": Setting(lambda config: _ms(_limits(config)[0]), LONG),
     "segment.bytes": Setting(lambda config: str(config.segment_bytes), INT, fixed=True),
     "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG),
 }
@@ -202,8 +208,7 @@ def checked(changes: Mapping[str, str | None], most_bytes: int) -> Mapping[str, 
     """
     given = changes.get(MESSAGE_BYTES)
     if given is not None and not 0 <= _whole({MESSAGE_BYTES: given}, MESSAGE_BYTES) <= most_bytes:
-        text = f"{MESSAGE_BYTES} is {given}, and this server accepts 0 to {most_bytes}"
-        raise ConfigError(f"{text}; --batch-bytes of `seglog serve` raises that")
+        raise ConfigError(f"{MESSAGE_BYTES} is {given}; it must be 0 to {most_bytes} (--batch-bytes of the server)")
     return changes
 
 

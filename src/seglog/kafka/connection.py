@@ -9,7 +9,8 @@ arriving, and a response that is not read, end the connection.
 A Produce begins at once, and most need no task (ADR 0060): what it does before it first waits must not need one.
 
 If the client goes away, what it waits for is cancelled, but not a Produce: what has arrived is appended, and what the
-server knows of producers includes it. The connection counts until then.
+server knows of producers includes it. The connection counts until then. What follows a batch that is refused with
+acks=0 is dropped with the connection, as in Kafka.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.requests.call import Call, Parts, Sender
 from seglog.kafka.requests.read_ahead import forget_ahead
 from seglog.kafka.settings import IDLE_CONNECTION_SECONDS
-from seglog.kafka.wire.buffers import Malformed
+from seglog.kafka.wire.buffers import Malformed, pieces_of
 from seglog.server.rights.access import ANYBODY
 from seglog.server.runtime.at_once import begin
 from seglog.server.runtime.memory import PIECE, STALL_SECONDS
+from seglog.server.runtime.unread import unread_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -338,12 +340,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.get_extra_info("ssl_object") is None:
             self._transport.writelines(parts)
             return
-        for part in parts:
-            for position in range(0, len(part), PIECE):
-                await self._writable.wait()
-                if self._is_lost or self._transport.is_closing():
-                    return
-                self._transport.write(part[position : position + PIECE])
+        for piece in pieces_of(parts, PIECE):
+            await self._writable.wait()
+            if self._is_lost or self._transport.is_closing():
+                return
+            self._transport.writelines(piece)
 
     def pause_writing(self) -> None:
         """Wait until the client has read more of its response, but not for long."""
@@ -352,11 +353,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _look_again(self, read_at: float) -> None:
         seconds = min(STALL_SECONDS, self._limits.idle_seconds)
-        self._stalled = self.loop.call_later(seconds, self._look, self._transport.get_write_buffer_size(), read_at)
+        self._stalled = self.loop.call_later(seconds, self._look, unread_bytes(self._transport), read_at)
 
     def _look(self, unread: int, read_at: float) -> None:
         """Drop a client that does not read. unread: bytes when it was last looked; read_at: when it last read any."""
-        now, read = self.loop.time(), unread - self._transport.get_write_buffer_size()
+        now, read = self.loop.time(), unread - unread_bytes(self._transport)
         if read < PIECE and self._sending is not None and self._sending.is_wanted:
             self._parts.services.metrics.dropped()
             self._drop("it does not read its response, and others need the memory")

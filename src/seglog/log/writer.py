@@ -376,7 +376,7 @@ class LogWriter(MirroredLog):
         """Change the retention; see Log.alter_retention."""
         live = self._state.live
         config = replace(live.config, retention=retention)  # validates the type
-        config = replace(live.config, retention=retention.over(live.config.retention))
+        config = replace(live.config, retention=live.config.retention.changed(retention.given()))
         live.configure(config)
         self._needs_keys = config.retention.needs_keys
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ class Services:
     Separate threads, so that no call waits for slower ones: reads: a bounded piece of a log; scans: a whole partition;
     groups: members and commits; care: compaction and maintenance. tails: live ones now. groups_made: the names of the
     groups that each token has created. kafka: its clients, once that protocol is spoken beside HTTP.
-    value_schemas: what tables know of the values.
+    value_schemas: what tables know of the values. altering: held from reading a topic's config to storing it changed.
     """
 
     settings: Settings
@@ -63,6 +64,7 @@ class Services:
     following: Following | None = None
     value_schemas: ValueSchemas | None = None
     kafka: Overview | None = None
+    altering: threading.Lock = field(default_factory=threading.Lock)
     tails: int = 0
     description: bytes | None = None  # of all requests, once it was requested
     groups_made: dict[str, set[str]] = field(default_factory=dict)

@@ -220,7 +220,7 @@ INCREMENTAL_ALTER_CONFIGS = Api(
     ),
 )
 
-BROKERS = 1  # what DescribeCluster can be about; the other kind are controllers
+BROKERS, CONTROLLERS = 1, 2  # what DescribeCluster can be about
 DESCRIBE_CLUSTER = Api(
     60,
     "DescribeCluster",

@@ -193,17 +193,19 @@ async def _alter(call: Call, wanted: Values, change: Change) -> Values:
     shown = {"resource_type": kind, "resource_name": name}
     try:
         topic = await _topic(call, kind, name, admin=True)
-        config = change(topic.partition(0).config)
-        if not call.values["validate_only"]:
-            await call.services.care.run(partial(_store, call, name, config))
-            call.services.cleaner.wake()
+        await call.services.care.run(partial(_change, call, topic, change))
+        call.services.cleaner.wake()
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
     return {**shown, "error_code": codes.NONE}
 
 
-def _store(call: Call, name: str, config: LogConfig) -> None:
-    """Store what may change of a topic's config."""
-    call.services.broker.alter_retention(name, config.retention)
-    call.services.broker.alter_compression(name, config.compression)
-    call.services.broker.alter_segment_age(name, config.segment_age)
+def _change(call: Call, topic: Topic, change: Change) -> None:
+    """Store what may change of a topic's config, unless the request only asks whether it could."""
+    broker = call.services.broker
+    with call.services.altering:
+        config = change(topic.partition(0).config)
+        if not call.values["validate_only"]:
+            broker.alter_retention(topic.name, config.retention)
+            broker.alter_compression(topic.name, config.compression)
+            broker.alter_segment_age(topic.name, config.segment_age)

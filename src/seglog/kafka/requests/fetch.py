@@ -51,7 +51,7 @@ async def _read_now(call: Call, wanted: list[Wanted], most: int) -> list[Found]:
     claim = Claim(call.services.memory, "answers")
     call.hold(claim)
     if there > WITHOUT_ROOM and not await claim.wait(min(COPIES * there, share), _seconds(call)):
-        most = WITHOUT_ROOM if all(one.first <= WITHOUT_ROOM for one in sizes) else 0
+        most = min(most, WITHOUT_ROOM) if all(one.first <= WITHOUT_ROOM for one in sizes) else 0
     return await call.services.reads.run(partial(read_all, wanted, most))
 
 

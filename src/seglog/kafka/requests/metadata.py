@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
 from seglog.kafka import codes
-from seglog.kafka.messages.admin import BROKERS
+from seglog.kafka.messages.admin import BROKERS, CONTROLLERS
 from seglog.kafka.messages.shared import UNKNOWN_RIGHTS
 from seglog.kafka.requests import operations
 from seglog.kafka.requests.call import Call, Values
@@ -97,7 +97,11 @@ def refusal_of(error: SeglogError) -> int:
 
 async def describe_cluster(call: Call) -> Values:
     """Return the one broker; there are no separate controllers."""
-    if call.values["endpoint_type"] != BROKERS:
+    kind = call.values["endpoint_type"]
+    if kind not in (BROKERS, CONTROLLERS):
+        text = f"there are no endpoints of type {kind}"
+        return {"error_code": codes.UNSUPPORTED_ENDPOINT_TYPE, "error_message": text}
+    if kind == CONTROLLERS:
         text = "this is a broker; there are no separate controllers (bootstrap.controllers)"
         return {"error_code": codes.MISMATCHED_ENDPOINT_TYPE, "error_message": text}
     host, port = call.advertised

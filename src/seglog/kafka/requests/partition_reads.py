@@ -77,7 +77,10 @@ def read_all(wanted: list[Wanted], most: int) -> list[Found]:
     """Read up to `most` bytes in all; at least one record of the first partition that has any."""
     answers, left = [], most
     for one in wanted:
-        answer = _read(one, min(one.size, left)) if one.log is not None else _failed(one, one.code)
+        room = min(one.size, left)
+        if left < most and size_of(one).first > room:
+            room = 0
+        answer = _read(one, room) if one.log is not None else _failed(one, one.code)
         left -= sum(map(len, answer.values["records"]))
         answers.append(answer)
     return answers

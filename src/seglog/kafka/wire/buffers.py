@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from seglog.errors import InvalidArgument
@@ -122,3 +123,16 @@ class Writer:
 def size_of(parts: list[Any]) -> int:
     """Return the bytes of a message's buffers."""
     return sum(len(part) for part in parts)
+
+
+def pieces_of(parts: list[Any], least: int) -> Iterator[list[Any]]:
+    """Yield the buffers of a message, cut and joined to pieces of `least` to twice as many bytes; the last has less."""
+    piece: list[Any] = []
+    for part in parts:
+        for position in range(0, len(part), least):
+            piece.append(part[position : position + least])
+            if size_of(piece) >= least:
+                yield piece
+                piece = []
+    if piece:
+        yield piece

@@ -146,15 +146,16 @@ async def _create(call: Call) -> Response:
 async def _alter(call: Call) -> Response:
     topic, wanted = await topic_of(call), await call.json(AlterTopic)
     broker, changed = call.services.broker, wanted.model_fields_set
-    retention = wanted.retention.onto(topic.partition(0).config.retention)  # raises before anything is changed
 
     def work() -> None:
-        if "retention" in changed:
-            broker.alter_retention(topic.name, retention)
-        if "compression" in changed:
-            broker.alter_compression(topic.name, wanted.compression)
-        if "segment_age" in changed:
-            broker.alter_segment_age(topic.name, wanted.segment_age)
+        with call.services.altering:
+            retention = wanted.retention.onto(topic.partition(0).config.retention)  # raises before anything is changed
+            if "retention" in changed:
+                broker.alter_retention(topic.name, retention)
+            if "compression" in changed:
+                broker.alter_compression(topic.name, wanted.compression)
+            if "segment_age" in changed:
+                broker.alter_segment_age(topic.name, wanted.segment_age)
 
     await call.services.care.run(work)
     call.services.cleaner.wake()
