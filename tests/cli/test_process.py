@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import seglog
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,12 +146,22 @@ def test_a_followed_log_shows_records_as_they_come_until_it_is_interrupted(
     assert (program.returncode, out, err) == (130, b"", b"")
 
 
+def interrupted(program: Any) -> bool:
+    """Interrupt a program that reads its input; whether it ends. A signal just before it begins to wait is not seen."""
+    program.send_signal(signal.SIGINT)
+    try:
+        program.wait(5)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def test_an_interrupted_append_says_so_and_keeps_what_went_in(path: Any, start: Callable[..., Any]) -> None:
     program = start("append", path, "--lines")
     program.stdin.write(b"one\n")
     program.stdin.flush()
     assert program.stdout.readline() == b"0\n"
-    program.send_signal(signal.SIGINT)
+    until(lambda: interrupted(program))
     _, err = program.communicate(timeout=60)
     assert program.returncode == 130
     assert err == b"seglog: interrupted; 1 record appended before that: offsets 0 to 0\n"
