@@ -111,7 +111,8 @@ class Environment:
         wheels = self.place.parent / "wheels"
         if not wheels.exists():
             options = ["--quiet", "--no-deps", "--wheel-dir", str(wheels), "--constraint", str(CONSTRAINTS)]
-            run([sys.executable, "-m", "pip", "wheel", *options, "pyspark"])
+            # an older pip, as Debian has, builds without pep517 only if `wheel` is installed
+            run([sys.executable, "-m", "pip", "wheel", "--use-pep517", *options, "pyspark"])
         return ["--find-links", wheels]
 
     def run(self, *command: str) -> str:
