@@ -24,14 +24,8 @@ DAY = 86_400.0
 MIN_SECONDS = 1e-6  # the resolution of the clock
 MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it
 _DURATIONS = ("segment_age", "flush_interval")
-LATER: dict[str, object] = {
-    "after": "none",
-    "copies": 0,
-    "timestamps": "given",
-    "batch_bytes": None,
-    "expire": None,
-}
-"""Fields of `Retention` that its first version did not have, with their defaults."""
+_LATER = frozenset({"after", "copies", "timestamps", "batch_bytes", "expire"})
+"""Fields of `Retention` that its first version did not have."""
 _CHOICES = {"unkeyed": ("reject", "keep"), "after": ("none", "table"), "timestamps": ("given", "server")}
 _RETENTION_DURATIONS = ("age", "delete_retention", "min_compaction_lag", "max_compaction_lag")
 
@@ -237,16 +231,21 @@ class Retention(_Fields):
         return self.compact and self.unkeyed == "reject"
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values. Those of `LATER` only if set: earlier versions do not know them, and must not open a log
-        with them.
+        """Return plain values. Those of `_LATER` only if set: earlier versions do not know them, and must not open a
+        log with them.
         """
-        values = dataclasses.asdict(self)
-        return {name: value for name, value in values.items() if name not in LATER or value != LATER[name]}
+        values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return {field.name: value for field, value in values if field.name not in _LATER or value != field.default}
 
     @property
     def age_us(self) -> int | None:
         """The age in microseconds after which records are deleted; None: no limit."""
-        return None if self.expire is False else _microseconds(self.age)
+        return _microseconds(self.most_age)
+
+    @property
+    def most_age(self) -> float | timedelta | None:
+        """The age in seconds after which records are deleted; None: no limit."""
+        return None if self.expire is False else self.age
 
     @property
     def most_bytes(self) -> int | None:

@@ -79,8 +79,7 @@ class LiveSegments:
     def _take(self, config: LogConfig) -> None:
         self.config = config
         self._age_us = config.roll_age_us
-        expires = config.retention.age is not None and config.retention.expire is not False
-        self.ages = self._age_us is not None or expires or self._epoch_waits
+        self.ages = self._age_us is not None or config.retention.most_age is not None or self._epoch_waits
         self.may_wait = config.buffer_bytes > 0 and config.flush_records is None and not self.ages  # buffered
 
     @property

@@ -195,7 +195,7 @@ class LogMirror:
         """Take what is true of the source's whole log, once the copy has all of it."""
         self._writer.skip_to(fetched.lineage.end)
         retention = fetched.config.retention
-        expires = retention.age_us is not None or retention.most_bytes is not None
+        expires = retention.most_age is not None or retention.most_bytes is not None
         if expires and not fetched.lineage.rebuilt:  # else damage may have taken the source's first segments
             self._writer.drop_before(fetched.lineage.start)
         self._writer.retain(fetched.config.retention)

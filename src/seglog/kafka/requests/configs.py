@@ -194,7 +194,8 @@ async def _alter(call: Call, wanted: Values, change: Change) -> Values:
     try:
         topic = await _topic(call, kind, name, admin=True)
         await call.services.care.run(partial(_change, call, topic, change))
-        call.services.cleaner.wake()
+        if not call.values["validate_only"]:
+            call.services.cleaner.wake()
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
     return {**shown, "error_code": codes.NONE}

@@ -77,20 +77,19 @@ def read_all(wanted: list[Wanted], most: int) -> list[Found]:
     """Read up to `most` bytes in all; at least one record of the first partition that has any."""
     answers, left = [], most
     for one in wanted:
-        room = min(one.size, left)
-        if left < most and size_of(one).first > room:
-            room = 0
-        answer = _read(one, room) if one.log is not None else _failed(one, one.code)
+        room, longer = min(one.size, left), left == most
+        answer = _read(one, room, longer=longer) if one.log is not None else _failed(one, one.code)
         left -= sum(map(len, answer.values["records"]))
         answers.append(answer)
     return answers
 
 
-def _read(one: Wanted, most: int) -> Found:
+def _read(one: Wanted, most: int, *, longer: bool) -> Found:
+    """Read a partition. longer: whether its first record may have more bytes."""
     log = one.log
     assert log is not None  # noqa: S101 - the caller has checked it
     try:
-        parts, following = _batches(one, log, most) if most > 0 else ([], one.start)
+        parts, following = _batches(one, log, most, longer=longer) if most > 0 else ([], one.start)
         check_epoch(log, one.epoch)  # last: what was read is of the history that the client has read
         bounds = bounds_of(log)
     except SeglogError as error:
@@ -110,13 +109,15 @@ def _failed(one: Wanted, code: int) -> Found:
     return Found(values, one.start)
 
 
-def _batches(one: Wanted, log: Log, most: int) -> tuple[list[memoryview], int]:
+def _batches(one: Wanted, log: Log, most: int, *, longer: bool) -> tuple[list[memoryview], int]:
     """Return record batches, and the offset after the last record."""
     stamped = log.config.retention.timestamps == "server"
     view, stop = view_for(log, one.start)
     cuts, room = shown_cuts(view.manifest.cuts), Room(most, MOST_BATCHES)
     parts: list[memoryview] = []
     following = one.start
+    if not longer and one.start < stop and view.span_bytes(one.start, one.start + 1) > most:
+        return parts, following
     try:
         for start, end in small_ranges(view, one.start, stop, MOST_RECORDS, most):
             if parts and end == start + 1 and view.span_bytes(start, end) > max(room.bytes, LARGE):
