@@ -18,7 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 NUMBA = "numba>=0.61,<0.69"  # as the extra `jit`; aot uses names that numba may change
 TO_BUILD = [NUMBA, "numpy>=2.0", "xxhash>=3.4"]
-COMPILED = "src/seglog/kernels/compiled"
+PACKAGED = "seglog/kernels/compiled"
 
 
 class CompiledKernels(BuildHookInterface):  # type: ignore[misc] # hatchling ships no types
@@ -30,9 +30,9 @@ class CompiledKernels(BuildHookInterface):  # type: ignore[misc] # hatchling shi
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and tag the wheel for this platform; an editable or pure wheel depends on numba."""
-        if version != "editable" and self._may_compile() and self._compile():
-            files = [str(path) for path in (Path(self.root) / COMPILED).glob("*.so")]
-            build_data["force_include"].update({path: f"seglog/kernels/compiled/{Path(path).name}" for path in files})
+        libraries = self._compile() if version != "editable" and self._may_compile() else []
+        if libraries:
+            build_data["force_include"].update({str(path): f"{PACKAGED}/{path.name}" for path in libraries})
             build_data["pure_python"], build_data["tag"] = False, f"py3-none-{_platform_tag()}"
         else:
             build_data.setdefault("dependencies", []).append(NUMBA)
@@ -41,14 +41,17 @@ class CompiledKernels(BuildHookInterface):  # type: ignore[misc] # hatchling shi
         linker = any(map(shutil.which, ("cc", "gcc", "clang", "ld", "ld.lld")))
         return sys.platform == "linux" and linker and not os.environ.get("SEGLOG_PURE")
 
-    def _compile(self) -> bool:
+    def _compile(self) -> list[Path]:
+        """Return the libraries; none if compiling fails, which `pip install -v` shows and `seglog --version` tells."""
         source = Path(self.root) / "src"
-        environment = {**os.environ, "PYTHONPATH": str(source)}
+        # the packages that building needs: pip hands them over in PYTHONPATH, other tools in an environment
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), *filter(None, sys.path)])}
         command = [sys.executable, "-m", "seglog.kernels.aot", "--all"]
         done = subprocess.run(command, env=environment, check=False)  # noqa: S603 - this Python
-        if done.returncode:
+        libraries = sorted((source / PACKAGED).glob("*.so")) if done.returncode == 0 else []
+        if not libraries:
             self.app.display_warning("the kernels could not be compiled: this wheel needs numba to run")
-        return done.returncode == 0
+        return libraries
 
 
 def _platform_tag() -> str:

@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
         print(f"\n{wheel.name}, load {os.getloadavg()[0]:.1f}\n\n| work | wall | CPU |\n|---|---|---|", flush=True)
         for row in _rows(place, python):
             print(f"| {row.work} | {row.wall:.2f} s | {row.cpu:.2f} s |", flush=True)
-        print(f"\nsite-packages of the base install: {_megabytes(place / 'base')}")
+        print(f"\nsite-packages of the base install: {(place / 'sizes').read_text()}")
     return 0
 
 
@@ -96,26 +96,31 @@ def _installed(venv: Path, wheel: Path) -> Path:
     subprocess.run([*pip, str(wheel)], check=True)
     packages = next((venv / "lib").glob("python*")) / "site-packages"
     (venv.parent / "base").symlink_to(packages)
-    (venv.parent / "sizes").write_text(_sizes(packages))
+    (venv.parent / "sizes").write_text(sizes(packages))
     subprocess.run([*pip, f"{wheel}[server]"], check=True)
     return python
 
 
-def _sizes(packages: Path) -> str:
-    ours = {path.name: _size(path) for path in packages.iterdir() if path.name not in ("pip", "setuptools")}
-    largest = sorted(ours.items(), key=lambda item: -item[1])[:4]
-    named = ", ".join(f"{name} {size / 1e6:.0f}" for name, size in largest)
-    return f"{sum(ours.values()) / 1e6:.0f} MB ({named})"
+def sizes(packages: Path) -> str:
+    """Return the size of an installation without pip, and its largest packages, as text."""
+    largest = sorted(((_size(path), path.name) for path in _installed_in(packages)), reverse=True)[:4]
+    named = ", ".join(f"{name} {size / 1e6:.0f}" for size, name in largest)
+    return f"{megabytes(packages):.0f} MB ({named})"
+
+
+def megabytes(packages: Path) -> float:
+    """Return the size of an installation without pip, in units of 10^6 bytes."""
+    return sum(map(_size, _installed_in(packages))) / 1e6
+
+
+def _installed_in(packages: Path) -> list[Path]:
+    return [path for path in packages.iterdir() if path.name not in ("pip", "setuptools")]
 
 
 def _size(path: Path) -> int:
     if path.is_dir():
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     return path.stat().st_size
-
-
-def _megabytes(base: Path) -> str:
-    return (base.parent / "sizes").read_text()
 
 
 def _rows(place: Path, python: Path) -> Iterator[Row]:

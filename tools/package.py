@@ -1,12 +1,14 @@
-"""Build sdist and wheel, install the wheel into empty environments with each extra alone, run the README in each.
+"""Install the sdist as a user does, into empty environments, and run the README in each.
 
-The tutorial runs in the environment of the client. `python -m tools.package` exits with status 1 at the first command
-that fails. The packages are those of constraints.txt. uv creates the environments, because it links files from its
-cache instead of copying them.
+pip installs the base from the sources. uv installs the wheel of the same sources with each extra alone, because it
+links files from its cache instead of copying them. The tutorial runs in the environment of the client. The packages are
+those of constraints.txt. With --installers, each program that installs or builds a package does so from the sources
+instead, also where no linker is found or where it fails. Exits with status 1 at the first command that fails.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -15,11 +17,15 @@ import tarfile
 import tempfile
 import zipfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from benchmarks.coldstart import BATCH, megabytes
+
 import seglog
+from seglog.kernels.aot import levels_of_machine
 from tools import examples, readme
 
 if TYPE_CHECKING:
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
+BASE_MB = 320  # the most that the base install may have
 TABLE = """
 from pyiceberg.catalog.sql import SqlCatalog
 table = SqlCatalog("seglog", uri="sqlite:///warehouse/catalog.db").load_table("seglog.orders")
@@ -39,7 +46,7 @@ def xxh64():
     pass
 xxh64.__module__ = "seglog.kernels.checksum"
 data = numpy.random.default_rng(1).integers(0, 256, 4096, numpy.uint8)
-for level in native.levels() if any(native.DIRECTORY.glob("*.so")) else []:
+for level in native.levels():
     hashed = native.Library(native.path_of(level)).function(xxh64)
     assert hashed(data, 0, data.size, numpy.uint64(5)) == xxhash.xxh64_intdigest(data, 5), level
 """
@@ -76,33 +83,58 @@ def uv(*words: str | Path) -> None:
     )
 
 
-def build(place: Path) -> Path:
-    """Build the sdist, and the wheel from it; check their content; return the wheel."""
-    uv("build", "--quiet", "--out-dir", place, ROOT)
-    (wheel,), (source,) = place.glob("*.whl"), place.glob("*.tar.gz")
-    names = zipfile.ZipFile(wheel).namelist()
+def unpacked(place: Path) -> Path:
+    """Build the sdist, check what it contains, and return its unpacked sources: they have no compiled library."""
+    uv("build", "--quiet", "--sdist", "--out-dir", place, ROOT)
+    (packed,) = place.glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        archive.extractall(place, filter="data")
+    source = place / f"seglog-{seglog.__version__}"
+    missing = [name for name in ("Makefile", "LICENSE", "tests/conftest.py") if not (source / name).exists()]
+    if missing or any(source.rglob("*.so")):
+        raise SystemExit(f"{packed.name}: missing {missing}, or it contains compiled code")
+    return source
+
+
+def build(source: Path) -> Path:
+    """Build the wheel from sources whose kernels an installation has compiled; check its content; return it."""
+    uv("build", "--quiet", "--wheel", "--out-dir", source.parent, source)
+    (wheel,) = source.parent.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
     version = f"seglog-{seglog.__version__}"
     wanted = ["seglog/py.typed", "seglog/server/console/index.html", f"{version}.dist-info/licenses/LICENSE"]
     missing = [name for name in wanted if name not in names]
+    missing += [level for level in levels_of_machine() if not any(name.endswith(f".{level}.so") for name in names)]
     foreign = [name for name in names if name.split("/")[0] not in ("seglog", "pyspark_seglog", f"{version}.dist-info")]
-    with tarfile.open(source) as archive:
-        there = set(archive.getnames())
-    missing += [name for name in ("Makefile", "LICENSE", "tests/conftest.py") if f"{version}/{name}" not in there]
+    foreign += [line for line in metadata.splitlines() if line.startswith("Requires-Dist: numba") and ";" not in line]
     if missing or foreign:
-        raise SystemExit(f"{wheel.name}, {source.name}: missing {missing}, unexpected {foreign}")
+        raise SystemExit(f"{wheel.name}: missing {missing}, unexpected {foreign}")
     return wheel
 
 
 class Environment:
-    """An environment that contains only the wheel, one extra, and their dependencies."""
+    """An empty environment, if wanted with the pip that Python brings along, and a directory to work in."""
 
-    def __init__(self, place: Path, wheel: Path, extra: str) -> None:
-        self.place = place / (extra or "base")
-        self.work = self.place / "work"
-        uv("venv", "--quiet", "--python", sys.executable, self.place)
-        named = f"seglog[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
-        uv("pip", "install", "--quiet", "--python", self.place, "--constraint", CONSTRAINTS, *self._links(extra), named)
+    def __init__(self, place: Path, *, pip: bool = False) -> None:
+        self.place = place
+        self.work = place / "work"
+        if pip:
+            run([sys.executable, "-m", "venv", place])
+        else:
+            uv("venv", "--quiet", "--python", sys.executable, place)
         self.work.mkdir()
+
+    def pip_install(self, *words: str | Path, **environment: str) -> None:
+        """Install with this environment's pip and the constraints."""
+        command = [self.place / "bin" / "python", "-m", "pip", "install", "--quiet", *words]
+        run(command, ROOT, **{"PIP_CONSTRAINT": str(CONSTRAINTS), **environment})
+
+    def add(self, wheel: Path, extra: str) -> None:
+        """Install the wheel with an extra, by uv."""
+        named = f"seglog[{extra}] @ {wheel.as_uri()}"
+        uv("pip", "install", "--quiet", "--python", self.place, "--constraint", CONSTRAINTS, *self._links(extra), named)
 
     def _links(self, extra: str) -> list[str | Path]:
         """Return where uv finds pyspark as a wheel: it is published only as source, which takes a minute to build."""
@@ -138,10 +170,32 @@ class Environment:
 
 
 def try_base(environment: Environment, _: Environment) -> None:
-    """Run the README's Python and commands, and a kernel of each library that this processor can run."""
-    environment.python(LIBRARIES)
+    """Run the README's Python and commands with the compiled kernels of this wheel."""
+    check_kernels(environment)
     environment.python("\n".join(readme.PYTHON))
     environment.run("bash", "-c", "\n".join(["set -e", *readme.COMMANDS]))
+
+
+def check_kernels(environment: Environment) -> None:
+    """Load each library that this processor can run; print the size, and the time of the first batch and scan."""
+    environment.python(LIBRARIES)
+    (packages,) = (environment.place / "lib").glob("python*/site-packages")
+    size, unwanted = megabytes(packages), [path.name for path in packages.glob("*numba*")]
+    begun = monotonic()
+    bare: list[str | Path] = [
+        "env",
+        "-i",
+        environment.place / "bin" / "python",
+        "-B",
+        "-c",
+        BATCH,
+    ]  # no HOME, nothing is written
+    run(bare, environment.work)
+    print(f"  {size:.0f} MB, first batch and scan in {monotonic() - begun:.2f} s", flush=True)
+    if size > BASE_MB or unwanted:
+        raise SystemExit(
+            f"the base install has {size:.0f} MB, at most {BASE_MB} are allowed; not allowed at all: {unwanted}"
+        )
 
 
 def try_server(environment: Environment, _: Environment) -> None:
@@ -215,8 +269,8 @@ def try_all(environment: Environment, _: Environment) -> None:
 
 
 TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
-    "server": try_server,
     "": try_base,
+    "server": try_server,
     "archive": try_archive,
     "client": try_client,
     "java": try_java,
@@ -229,20 +283,92 @@ TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
 }
 
 
+def install_with_pip(source: Path, environment: Environment, version: str) -> None:
+    """Install with a version of pip."""
+    environment.pip_install("--upgrade", f"pip{version}")
+    environment.pip_install(source)
+
+
+def install_with_uv(source: Path, environment: Environment) -> None:
+    """Install with uv."""
+    uv("pip", "install", "--quiet", "--python", environment.place, "--constraint", CONSTRAINTS, source)
+
+
+def install_with_build(source: Path, environment: Environment) -> None:
+    """Build a wheel with `python -m build`, and install it."""
+    environment.pip_install("build")
+    run([environment.place / "bin" / "python", "-m", "build", "--wheel", source])
+    (wheel,) = (source / "dist").glob("*.whl")
+    environment.pip_install(wheel)
+
+
+INSTALLERS: dict[str, Callable[[Path, Environment], None]] = {
+    "pip 23.0": partial(install_with_pip, version="==23.0"),
+    "the newest pip": partial(install_with_pip, version=""),
+    "uv": install_with_uv,
+    "build": install_with_build,
+}
+
+
+def install_without_libraries(source: Path, environment: Environment, programs: Path) -> None:
+    """Install where nothing, or nothing that works, links: numba compiles, and `--version` says so."""
+    environment.pip_install(source, PATH=str(programs))
+    environment.run("python", "-c", BATCH)
+    shown = environment.run("seglog", "--version")
+    if "numba" not in shown:
+        raise SystemExit(f"`seglog --version` does not say that numba compiles the kernels: {shown}")
+
+
+def try_installers(place: Path) -> None:
+    """Install the sources with each installer, and without a linker that works."""
+    for name, install in INSTALLERS.items():
+        with _fresh(place, name) as (source, environment):
+            install(source, environment)
+            check_kernels(environment)
+    empty, failing = place / "empty", place / "failing"
+    for programs in (empty, failing):
+        programs.mkdir()
+    (failing / "cc").write_text("#!/bin/sh\nexit 1\n")
+    (failing / "cc").chmod(0o755)
+    for name, programs in (("no linker", empty), ("a linker that fails", failing)):
+        with _fresh(place, name) as (source, environment):
+            install_without_libraries(source, environment, programs)
+
+
+@contextmanager
+def _fresh(place: Path, name: str) -> Iterator[tuple[Path, Environment]]:
+    """Yield sources without compiled libraries, and an empty environment; say what was tried, and how long it took."""
+    begun = monotonic()
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        yield unpacked(Path(directory)), Environment(Path(directory) / "environment", pip=True)
+    print(f"{name}: installed from the sources and tried in {monotonic() - begun:.0f} s", flush=True)
+
+
+def try_extras(place: Path) -> None:
+    """Install the base with pip from the sources, and each extra with uv from their wheel; try each."""
+    source, made = unpacked(place), {"": Environment(place / "base", pip=True)}
+    begun = monotonic()
+    made[""].pip_install(source)
+    wheel = build(source)
+    print(f"built {wheel.name} of {wheel.stat().st_size:,} bytes in {monotonic() - begun:.0f} s", flush=True)
+    for extra, trial in TRIALS.items():
+        begun = monotonic()
+        if extra not in made:
+            made[extra] = Environment(place / extra)
+            made[extra].add(wheel, extra)
+        ready = monotonic()
+        trial(made[extra], made["server"] if extra else made[""])
+        name = f"seglog[{extra}]" if extra else "seglog"
+        print(f"{name}: installed in {ready - begun:.0f} s, tried in {monotonic() - ready:.0f} s", flush=True)
+
+
 def main() -> None:
-    """Build the packages, and try each extra."""
+    """Try the extras, or the installers."""
+    parser = argparse.ArgumentParser(prog="python -m tools.package", description=__doc__)
+    parser.add_argument("--installers", action="store_true", help="install with pip 23.0, the newest pip, uv and build")
+    trial = try_installers if parser.parse_args().installers else try_extras
     with tempfile.TemporaryDirectory(prefix="seglog-package-") as directory:
-        place = Path(directory)
-        wheel = build(place)
-        print(f"built {wheel.name} of {wheel.stat().st_size:,} bytes", flush=True)
-        made: dict[str, Environment] = {}
-        for extra, trial in TRIALS.items():
-            begun = monotonic()
-            made[extra] = Environment(place, wheel, extra)
-            ready = monotonic()
-            trial(made[extra], made["server"])
-            name = f"seglog[{extra}]" if extra else "seglog"
-            print(f"{name}: installed in {ready - begun:.0f} s, tried in {monotonic() - ready:.0f} s", flush=True)
+        trial(Path(directory))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import seglog
 from seglog.cli import catalog
 from seglog.cli.frame import load
 from seglog.errors import InvalidArgument
+from seglog.kernels import native
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from tests.cli import reference
@@ -209,8 +210,22 @@ def test_a_bug_is_one_line_and_its_trace_is_there_for_who_asks(
     assert "Traceback" in cli("info", "x").err
 
 
-def test_the_version_is_printed(cli: Callable[..., Any]) -> None:
-    assert cli("--version").text == cli("-V").text == f"seglog {seglog.__version__}\n"
+def test_the_version_is_printed_and_whether_the_kernels_are_compiled(cli: Callable[..., Any]) -> None:
+    assert cli("--version").text == cli("-V").text
+    version, kernels = cli("--version").text.splitlines()
+    assert version == f"seglog {seglog.__version__}"
+    library = native.find()
+    assert kernels == f"kernels: compiled ahead of time for {library.level}" if library else "by numba" in kernels
+
+
+def test_the_version_says_that_nothing_can_compile_the_kernels(
+    cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "find", lambda: None)
+    assert "kernels: compiled by numba" in cli("--version").text
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "seglog.kernels")
+    assert "kernels: none: this installation" in cli("--version").text
 
 
 def test_standard_input_that_is_closed_is_said(cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:

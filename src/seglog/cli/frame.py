@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seglog.cli.catalog import COMMANDS, SECTIONS
-from seglog.errors import InvalidArgument
+from seglog.errors import InvalidArgument, MissingExtra
 from seglog.terminal.exits import Exit
 
 if TYPE_CHECKING:
@@ -371,5 +371,16 @@ def refusal(error: click.ClickException) -> str:
 
 
 def _show_version(ctx: click.Context, version: str) -> None:
-    click.echo(version)
+    click.echo(f"{version}\nkernels: {_kernels()}")
     ctx.exit()
+
+
+def _kernels() -> str:
+    """Return whether this installation has compiled kernels: without them the first batch takes up to half a minute."""
+    try:
+        from seglog.kernels import native
+    except MissingExtra as error:
+        return f"none: {error}"
+    if (library := native.find()) is not None:
+        return f"compiled ahead of time for {library.level}"
+    return "compiled by numba when they are first used, because none here fit this processor and version"

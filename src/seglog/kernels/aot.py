@@ -70,7 +70,8 @@ def _start(level: str, directory: Path) -> subprocess.Popen[str]:
         "NUMBA_CPU_NAME": level if level in FEATURES else "generic",
         "NUMBA_CPU_FEATURES": FEATURES.get(level, ""),
     }
-    environment = {**os.environ, **wanted, "SEGLOG_KERNELS": "jit", "PYTHONPATH": str(HERE.parent.parent)}
+    search = os.pathsep.join([str(HERE.parent.parent), *filter(None, sys.path)])  # numba is where this process has it
+    environment = {**os.environ, **wanted, "SEGLOG_KERNELS": "jit", "PYTHONPATH": search}
     program = "import sys; from seglog.kernels.aot import compile_one; compile_one(*sys.argv[1:])"
     command = [sys.executable, "-c", program, level, str(directory)]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)  # noqa: S603 - this Python

@@ -41,10 +41,11 @@ _METHODS: list[_Method] = []
 
 
 class Library:
-    """A loaded library of kernels."""
+    """A loaded library of kernels, for one level of processor."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.level = path.stem.partition(".")[2]
         self._library = ctypes.PyDLL(str(path))
         self._make = ctypes.pythonapi["PyCFunction_NewEx"]  # [] returns a private function, whose types are set here
         self._make.restype, self._make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
