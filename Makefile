@@ -1,8 +1,10 @@
-# make demo     the main job on real data       make test   the fast suite (COVERAGE=1: measure coverage too)
-# make lint     style, types, layers, words     make proof  crash states, faults, kills
-# make package  wheel and sdist, installed      make bench  ratios, both sides in one run (BENCH=--strict)
-# make site     the documentation, as a site    make clean  remove generated files
-# make deep     the long proofs, resumable      make tools  install the programs that some tests need
+# make demo     the main job on real data       make test      the fast suite: the same each time
+# make lint     style, types, layers, words     make proof     crash states, faults, kills, random walks
+# make package  the sdist, installed and tried  make affected  the proofs of what changed since BASE=origin/main
+# make site     the documentation, as a site    make deep      the long proofs, resumable
+# make install  what all of these need          make coverage  the fast suite, and which lines it runs
+# make bench    ratios of two sides in one run  make gate      what CI runs, with the time of each step
+# make clean    remove generated files          make tools     install the programs that some tests need
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,16 +13,20 @@ KERNELS := $(VENV)/.kernels
 TOOLS := $(VENV)/.tools
 # Processes that run tests. More than 2 cores need: half of the time a test waits for a disk or another process.
 WORKERS ?= 4
-# tests/conftest.py decides which tests come first.
+# tests/conftest.py decides which tests come first. The random walks of Hypothesis are short and the same each time in
+# `make test`; `make proof` takes other ones, and more of them.
+FAST := not proof and not deep
+FULL := proof or hypothesis
+BASE ?= origin/main
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # Tests start hundreds of processes, and without bytecode each of them compiles its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint bench proof package site deep tools clean
+.PHONY: help install demo test lint bench proof affected coverage package site gate deep tools clean
 .DEFAULT_GOAL := help
 
 help:
-	@head -5 Makefile
+	@head -7 Makefile
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "seglog needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
@@ -40,14 +46,27 @@ $(TOOLS): tests/tools.py $(STAMP)
 	$(BIN)/python -m tests.tools
 	touch $@
 
+install: $(TOOLS) $(KERNELS)
+
 demo: $(KERNELS)
 	$(BIN)/seglog demo --output demo-output
 
 test: $(TOOLS) $(KERNELS)
-	$(PYTEST) -m 'not proof and not deep' $(if $(COVERAGE),--cov --cov-report=)
+	$(PYTEST) -m '$(FAST)' --durations 20
+
+coverage: $(TOOLS) $(KERNELS)
+	$(PYTEST) -m '$(FAST)' --cov
 
 proof: $(TOOLS) $(KERNELS)
-	$(PYTEST) -m proof
+	SEGLOG_WALKS=full $(PYTEST) -m '$(FULL)'
+
+affected: $(TOOLS) $(KERNELS)
+	@tests=$$($(BIN)/python -m tools.affected $(BASE)) || exit 1; \
+	if [ -z "$$tests" ]; then echo "no test uses what has changed since $(BASE)"; \
+	else SEGLOG_WALKS=full $(PYTEST) -m '$(FULL)' $$tests || [ $$? -eq 5 ]; fi # 5: none of these tests is a proof
+
+gate:
+	$(PYTHON) -m tools.gate
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -57,7 +76,7 @@ lint: $(STAMP)
 	$(BIN)/python -m tools.words
 
 package: $(STAMP)
-	$(BIN)/python -m tools.package
+	$(BIN)/python -m tools.package $(PACKAGE)
 
 site: $(STAMP)
 	$(BIN)/python -m tools.docs_site

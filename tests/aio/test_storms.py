@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEADLINE_SECONDS = 30
 PATIENCE = (0, 0.0003, 0.002, 5)
+BACKENDS = ("asyncio", pytest.param("trio", marks=pytest.mark.proof))  # test_loops.py runs on both in `make test`
 
 pytest.importorskip("trio")
 
@@ -99,7 +100,7 @@ def in_time(story: Callable[[], Any], backend: str) -> None:
     anyio.run(timed, backend=backend)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_storms_on_a_broker_lose_and_double_nothing_and_leave_no_thread(backend: str) -> None:
     before = set(threading.enumerate())
     for seed in range(8):
@@ -140,7 +141,7 @@ class FailingFile:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("odd"), OSError("odd"), StopIteration("odd"), MemoryError()], ids=repr)
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_storage_that_raises_anything_hangs_no_task_and_loses_nothing(backend: str, error: BaseException) -> None:
     for left in range(1, 40, 9):
         place, acknowledged = Failing(), set()

@@ -24,11 +24,13 @@ SECONDS = float(os.environ.get("SEGLOG_ATTACK_SECONDS", "2"))
 MEMORY = 1024 * MIB
 P99 = float(os.environ.get("SEGLOG_ATTACK_P99", "inf"))  # of `/ready`, in seconds: 0.1 is promised on a quiet machine
 
-pytestmark = [pytest.mark.proof, pytest.mark.needs("prlimit", "openssl")]
+IN_EACH_RUN = ("slow_heads", "arrow_of_headers")  # one attacks with connections, one with memory
+NAMES = [name if name in IN_EACH_RUN else pytest.param(name, marks=pytest.mark.proof) for name in ATTACKS]
 
 
+@pytest.mark.needs("prlimit", "openssl")
 @pytest.mark.xdist_group("attacks")  # one at a time: each measures how long answers take
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_server_under_attack_keeps_its_memory_and_answers_others(
     name: str, tmp_path: Path, tell: proofs.Tell
 ) -> None:

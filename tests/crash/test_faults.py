@@ -123,8 +123,11 @@ class TwoFaults(StorageTrial):
         self._inner.struck = struck
 
 
-def one_round(seed: int, root: Path) -> dict[str, int]:
-    """Run one scenario with 200 random pairs of faults; return the counts. All in memory: `root` is not used."""
+PAIRS = 200
+
+
+def one_round(seed: int, root: Path, pairs: int = PAIRS) -> dict[str, int]:
+    """Run one scenario with random pairs of faults; return the counts. All in memory: `root` is not used."""
     chance = random.Random(seed)
     scenario, plans = chance.choice(EVERY), list(faults())
     template, known, total, seen = MemoryStorage(), Ledger(), Counts(), set[Hashable]()
@@ -135,7 +138,7 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
         with repeatable():
             yield TwoFaults(template, pair)
 
-    for _ in range(200):
+    for _ in range(pairs):
         first = chance.randint(1, 150)
         pair = chance.choice(plans)(first), chance.choice(plans)(first + chance.randint(0, 12))
         try:
@@ -148,10 +151,13 @@ def one_round(seed: int, root: Path) -> dict[str, int]:
     return {name: count for name, count in counts.items() if name != "calls"}
 
 
-@pytest.mark.proof
-@pytest.mark.parametrize("seed", range(3))  # `make deep` runs many more
-def test_a_second_refusal_while_the_first_is_dealt_with_loses_nothing(seed: int, tmp_path: Path, tell: Tell) -> None:
-    tell("two refused calls of the storage", seed=str(seed), **one_round(seed, tmp_path))
+@pytest.mark.parametrize(  # `make deep` runs many more
+    ("seed", "pairs"), [(0, 10), *(pytest.param(seed, PAIRS, marks=pytest.mark.proof) for seed in range(3))]
+)
+def test_a_second_refusal_while_the_first_is_dealt_with_loses_nothing(
+    seed: int, pairs: int, tmp_path: Path, tell: Tell
+) -> None:
+    tell("two refused calls of the storage", seed=str(seed), **one_round(seed, tmp_path, pairs))
 
 
 # --- what the sweep has found, one by one ---------------------------------------------------------------------------

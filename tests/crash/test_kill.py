@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 CYCLES = 25
 RARE = ("truncate", "publish", "compact", "compress", "alter", "large_batch", "batch", "open", "beside")
 
-pytestmark = [pytest.mark.proof, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
+FEW = 3
 
 
 def draw_round(draw: random.Random, path: Path) -> dict[str, Any]:
@@ -223,12 +224,12 @@ class BrokerRound:
         }
 
 
-def run_round(kind: type[LogRound] | type[BrokerRound], seed: int, root: Path) -> dict[str, int]:
-    """Kill writers of one log, or of one broker, CYCLES times; return the counts."""
+def run_round(kind: type[LogRound] | type[BrokerRound], seed: int, root: Path, kills: int = CYCLES) -> dict[str, int]:
+    """Kill writers of one log, or of one broker, so many times; return the counts."""
     with Zygote() as zygote:
         one = kind(seed, root, zygote)
         try:
-            for _ in range(CYCLES):
+            for _ in range(kills):
                 one.cycle()
         except BaseException as error:
             error.add_note(f"{kind.__name__} with seed {seed}, after {one.kills} kills; what is left is in {one.path}")
@@ -274,13 +275,21 @@ def test_a_reader_that_looks_again_at_what_was_replaced_meanwhile_goes_on(
     assert reader.counts["truncated"] == 1
 
 
-@pytest.mark.parametrize("seed", range(3))  # `make deep` runs many more
-def test_24_kill_9_of_a_writer_loses_nothing_and_invents_nothing(tmp_path: Path, seed: int, tell: Tell) -> None:
-    tell("kill -9", scenario=f"a log, round {seed}", **run_round(LogRound, seed, tmp_path))
+def rounds(count: int) -> pytest.MarkDecorator:
+    """Run a test with a few kills, and as proofs with many, whose seeds differ."""
+    many = [pytest.param(seed, CYCLES, marks=pytest.mark.proof) for seed in range(count)]
+    return pytest.mark.parametrize(("seed", "kills"), [pytest.param(0, FEW), *many])
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_30_kill_9_of_a_broker_loses_nothing_and_stores_what_is_repeated_once(
-    tmp_path: Path, seed: int, tell: Tell
+@rounds(3)  # `make deep` runs many more
+def test_kill_9_of_a_writer_loses_nothing_and_invents_nothing(
+    tmp_path: Path, seed: int, kills: int, tell: Tell
 ) -> None:
-    tell("kill -9", scenario=f"a broker, round {seed}", **run_round(BrokerRound, seed, tmp_path))
+    tell("kill -9", scenario=f"a log, round {seed}", **run_round(LogRound, seed, tmp_path, kills))
+
+
+@rounds(2)
+def test_kill_9_of_a_broker_loses_nothing_and_stores_what_is_repeated_once(
+    tmp_path: Path, seed: int, kills: int, tell: Tell
+) -> None:
+    tell("kill -9", scenario=f"a broker, round {seed}", **run_round(BrokerRound, seed, tmp_path, kills))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fuzz.runner import HERE, TARGETS, committed, fuzz, load, story
+from tests.fuzz.choices import Choices, mangled
+from tests.fuzz.runner import HERE, LONGEST, TARGETS, committed, fuzz, load, story
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.proofs import Tell
 
+MANGLED = 150  # inputs
 PROOF_SECONDS = 3
 SEED = 20_240_501
 
@@ -25,6 +28,18 @@ def test_inputs_that_are_sound_and_those_that_once_showed_a_defect_break_nothing
     target = load(name)
     for data in (*target.seeds(), *committed(name)):
         target.target(data)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_mangled_input_breaks_anything(name: str) -> None:
+    """The same inputs each time. What a fuzzer finds beyond them is looked for below, and kept in `corpus`."""
+    target, chance = load(name), random.Random(SEED)
+    sound = [*target.seeds(), *committed(name)]
+    for _ in range(MANGLED):
+        data = chance.choice(sound)
+        for _ in range(chance.randint(1, 4)):
+            data = mangled(data, Choices(chance.randbytes(80)))
+        target.target(data[: getattr(target, "LONGEST", LONGEST)])
 
 
 def test_every_committed_input_is_some_targets() -> None:

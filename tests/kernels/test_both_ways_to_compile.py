@@ -176,7 +176,7 @@ def pass_with_numba(*words: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.no_cover  # most of what runs is numba, slowly if it is traced
+@pytest.mark.proof
 @pytest.mark.usefixtures("library")
 def test_what_only_numba_compiles_passes_its_tests() -> None:
     pytest.importorskip("numba")
