@@ -6,7 +6,8 @@
 # make bench    ratios of two sides in one run  make gate      what CI runs, with the time of each step
 # make clean    remove generated files          make tools     install the programs that some tests need
 PYTHON ?= python3
-VENV := .venv
+# of each Python its own: make test PYTHON=python3.13
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
@@ -93,5 +94,5 @@ deep: $(KERNELS)
 	$(BIN)/python -m tests.crash.mutants
 
 clean:
-	rm -rf $(VENV) build/site dist demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-* build/site dist demo-output .coverage .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
