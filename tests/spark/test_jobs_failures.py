@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError, PythonException
 
 from seglog.errors import InvalidArgument, LogTruncated, OffsetCompacted, OffsetOutOfRange, SeglogError
+from seglog.extras import how_to_install
 from seglog.spark.jobs.failures import behind
 from seglog.terminal.exits import exit_of, message_of
 
@@ -63,13 +64,14 @@ def test_a_job_is_imported_and_explained_without_pyspark_or_pyarrow() -> None:
         import sys
         sys.modules["pyspark"] = sys.modules["pyarrow"] = None
         from importlib import import_module
-        for job in ("ingest", "snapshot", "compact", "audit", "export", "replay"):
+        both, one = ["a", "b"], ["a"]
+        words = {"compact": one, "audit": one, "snapshot": one, "export": both, "ingest": both, "load": both}
+        for job, given in {**words, "replay": ["a", "--machine", "b:c"]}.items():
             program = import_module(f"seglog.spark.{job}.__main__")
             assert program.main(["--help"]) == 0
-            words = {"export": ["a", "b"], "ingest": ["a", "b"], "replay": ["a", "--machine", "b:c"]}.get(job, ["a"])
-            assert program.main(words) == 2
+            assert program.main(given) == 2
         """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.count("spark-submit --master") == 6
-    assert ran.stderr.splitlines() == ["seglog: Spark support needs pyspark: pip install 'seglog[spark]'"] * 6
+    assert ran.stdout.count("spark-submit --master") == 7
+    assert ran.stderr.splitlines() == [f"seglog: Spark support needs pyspark: {how_to_install('spark')}"] * 7

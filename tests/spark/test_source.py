@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -296,8 +297,9 @@ def test_spark_finds_the_format_by_itself(spark: SparkSession, topic_path: Path)
 
 
 def test_without_pyspark_the_error_says_what_to_install(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seglog.spark.find_spec", lambda name: None)
-    with pytest.raises(seglog.MissingExtra, match=r"pyspark and pandas: pip install 'seglog\[spark\]'"):
+    for name in ("pyspark", "pandas"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(seglog.MissingExtra, match=r"pyspark and pandas: install seglog\[spark\]"):
         register(spark)
 
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from seglog.errors import MissingExtra, StorageError
+from seglog.errors import StorageError
+from seglog.extras import require
 from seglog.storage.base import Buffer
 
 if TYPE_CHECKING:
@@ -38,10 +39,9 @@ class CloudStore:
 
         Raises MissingExtra without obstore.
         """
-        try:
-            from obstore.store import from_url  # noqa: PLC0415 - an optional dependency
-        except ModuleNotFoundError as error:
-            raise MissingExtra(f"an archive at {url} needs obstore: pip install 'seglog[archive]'") from error
+        require(f"an archive at {url} needs", "obstore", extra="archive")
+        from obstore.store import from_url  # noqa: PLC0415 - an optional dependency
+
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         options: dict[str, Any] = {"timeout": timedelta(seconds=60), "connect_timeout": timedelta(seconds=5)}
         if endpoint.startswith("http://"):

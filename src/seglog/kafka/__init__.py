@@ -9,5 +9,11 @@
     connection  one TCP connection, bounded
     listener    starts and stops with the server
 
-Needs the extra: pip install 'seglog[kafka]'. `seglog serve --kafka` starts it beside HTTP, on the same broker.
+Needs the extra `seglog[kafka]`: without it importing this package raises MissingExtra. `seglog serve --kafka` starts it
+beside HTTP, on the same broker.
 """
+
+from seglog.extras import require
+from seglog.server import PACKAGES
+
+require("Kafka's protocol needs", "crc32c", "lz4", *PACKAGES, extra="kafka")

@@ -30,6 +30,7 @@ from functools import partial
 from importlib import import_module
 
 from seglog.errors import MissingExtra
+from seglog.extras import how_to_install
 from seglog.kernels import native
 from seglog.kernels.loading import beyond_interrupts
 
@@ -39,5 +40,5 @@ if native.find() is None:
     except ImportError as error:
         raise MissingExtra(
             "this installation of seglog has no compiled kernels for this processor, and numba, which compiles them, "
-            "cannot be imported: pip install 'seglog[jit]'"
+            f"cannot be imported: {how_to_install('jit')}"
         ) from error

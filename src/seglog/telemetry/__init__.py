@@ -1,4 +1,4 @@
-"""Traces and metrics with OpenTelemetry. Needs the extra: pip install 'seglog[otel]'.
+"""Traces and metrics with OpenTelemetry. Needs the extra `seglog[otel]`.
 
     records     the trace context in the headers of records, and spans around their processing
     figures     the figures of logs, topics and a server as asynchronous instruments
@@ -12,10 +12,9 @@ program has set, or those that it passes.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from seglog.errors import MissingExtra
+from seglog.extras import require
 
 if TYPE_CHECKING:
     from seglog.telemetry.figures import observe
@@ -28,8 +27,7 @@ _MODULES = {"carry": "records", "context_of": "records", "observe": "figures", "
 
 def require_opentelemetry() -> None:
     """Raise MissingExtra if OpenTelemetry is not installed."""
-    if find_spec("opentelemetry") is None or find_spec("opentelemetry.sdk") is None:
-        raise MissingExtra("telemetry needs OpenTelemetry: pip install 'seglog[otel]'")
+    require("telemetry needs", "opentelemetry.sdk", extra="otel")
 
 
 def __getattr__(name: str) -> object:

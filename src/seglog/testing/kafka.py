@@ -3,8 +3,8 @@
     with KafkaBroker() as kafka:
         producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address})
 
-Its topics are in memory, or in a directory. It is the broker of `seglog serve --kafka` without HTTP. Needs the extra:
-pip install 'seglog[kafka]'. `seglog.testing.kafka_fixtures` has it as a fixture of pytest.
+Its topics are in memory, or in a directory. It is the broker of `seglog serve --kafka` without HTTP. Needs the extra
+`seglog[kafka]`. `seglog.testing.kafka_fixtures` has it as a fixture of pytest.
 """
 
 from __future__ import annotations

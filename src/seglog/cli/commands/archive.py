@@ -14,6 +14,7 @@ from seglog.cli.location import LocalPath
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import QUIET
 from seglog.cli.progress import progress
+from seglog.extras import how_to_install
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_duration, parse_moment, typed_duration
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
     from seglog.archive.leading import Leading
     from seglog.archive.report import ArchiveReport
 
-_STORY = """\
-URL is s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX (pip install 'seglog[archive]'), or
-file:///DIRECTORY. Credentials and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...).
+_STORY = f"""\
+URL is file:///DIRECTORY, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX. The last three need an extra:
+{how_to_install("archive")}.
+Their credentials and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...).
 Works beside a writer. Sealed segments are uploaded after the roll, new records of the active one every --interval.
 The archive keeps segments that retention deletes here; --keep limits that. Retention here deletes nothing before it is
 archived, also while this command does not run; --release ends that. Only one writer can commit to an archive:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.cli.frame import Args, Command, File, option
+from seglog.extras import how_to_install
 
 
 def _demo(args: Args) -> int:
@@ -26,7 +27,7 @@ COMMANDS = (
                 help="the directory for the results; default: demo-output",
             )
         ],
-        story="Needs the extra pip install 'seglog[demo]', and Java for Spark.",
+        story=f"Needs Java for Spark, and an extra: {how_to_install('demo')}.",
         examples=["seglog demo", "seglog demo --output demo-output"],
     ),
 )

@@ -18,7 +18,8 @@ from seglog.cli.location import LocalPath, token_of
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import dest
 from seglog.cli.table_catalog import catalog_from, catalog_option
-from seglog.errors import ConfigError, InvalidArgument, MissingExtra
+from seglog.errors import ConfigError, InvalidArgument
+from seglog.extras import how_to_install, require
 from seglog.terminal import output
 from seglog.terminal.units import parse_count, parse_duration, parse_size
 
@@ -42,10 +43,11 @@ _LIMITS: tuple[tuple[str, str, Callable[[str], object], str, str], ...] = (
     ("--sync-interval", "sync_seconds", parse_duration, "DURATION", "sync appended records this often; default 1s"),
     ("--stop-time", "stop_seconds", parse_duration, "DURATION", "time for running requests at shutdown; default 30s"),
 )
-_STORY = """\
+_STORY = f"""\
 Topics are directories below ROOT; the topic "default" is created if it does not exist. The console is at /, the
 OpenAPI description of all requests at /openapi.json. Ctrl-C or SIGTERM stops the server: it completes running
-requests and syncs everything it acknowledged. Needs the extra: pip install 'seglog[server]'."""
+requests and syncs everything it acknowledged. Needs an extra:
+{how_to_install("server")}."""
 _TOKENS_STORY = """\
 Prints the token on stdout, once: the file stores only its hash. A right is TOPIC=read, TOPIC=write or TOPIC=admin
 (which includes the others); * means every topic. Start the server with --tokens FILE; it reads the file when it
@@ -63,12 +65,11 @@ def _path(text: str | None) -> Path | None:
 
 
 def _server_module() -> ModuleType:
-    try:
-        from seglog.server import serving  # needs an extra and is slow to import
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "seglog":
-            raise
-        raise MissingExtra(f"`seglog serve` needs {error.name}: pip install 'seglog[server]'") from error
+    from seglog.server import require_server
+
+    require_server()
+    from seglog.server import serving  # needs an extra and is slow to import
+
     return serving
 
 
@@ -124,10 +125,8 @@ def _serve(args: Args) -> int:
 
 def _telemetry() -> AbstractContextManager[Wrap]:
     """Return what reports the server's requests and metrics."""
-    from seglog.telemetry import require_opentelemetry  # needs an extra
-
-    require_opentelemetry()
-    from seglog.telemetry.exporting import exporting  # as above
+    require("`--otel` needs", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", extra="otel")
+    from seglog.telemetry.exporting import exporting
 
     return exporting()
 
@@ -139,12 +138,7 @@ def _beside(args: Args, settings: Settings) -> list[Beside]:
             if getattr(args, dest(name)) is not None:
                 raise ConfigError(f"{name} has no effect without a Kafka listener; give --kafka HOST:PORT, too")
         return []
-    try:
-        from seglog.kafka.listener import KafkaListener  # needs an extra
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "seglog":
-            raise
-        raise MissingExtra(f"`seglog serve --kafka` needs {error.name}: pip install 'seglog[kafka]'") from error
+    from seglog.kafka.listener import KafkaListener  # needs an extra
     from seglog.kafka.settings import KafkaSettings, parse_address  # comes with the listener
 
     host, port = parse_address(args.kafka)
@@ -272,7 +266,7 @@ COMMANDS = (
             ),
             flag(
                 "--otel",
-                help="send traces and metrics with OpenTelemetry, to OTEL_EXPORTER_OTLP_ENDPOINT; needs seglog[otel]",
+                help="send traces and metrics with OpenTelemetry, to OTEL_EXPORTER_OTLP_ENDPOINT; needs the extra otel",
             ),
             option("--tls-cert", metavar="FILE", type=File(), help="the certificate chain, PEM"),
             option("--tls-key", metavar="FILE", type=File(), help="its private key, PEM"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from seglog.cli.frame import Args, Command, Verbs, argument, flag, option
 from seglog.cli.location import LocalPath
 from seglog.cli.table_catalog import catalog_from, catalog_option
+from seglog.extras import how_to_install
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_duration
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
     from seglog.table.describe import TableState
     from seglog.table.rounds import TableReport
 
-_STORY = """\
+_STORY = f"""\
 WAREHOUSE is a directory; catalog.db in it is the catalog. Each topic becomes the table WAREHOUSE/TOPIC. Spark, DuckDB,
-Polars and every engine that reads Iceberg or Parquet read it without seglog (pip install 'seglog[table]').
-`sync` adds the records of sealed segments, each once, in one commit for all partitions; it works beside a writer."""
+Polars and every engine that reads Iceberg or Parquet read it without seglog.
+`sync` adds the records of sealed segments, each once, in one commit for all partitions; it works beside a writer.
+Needs an extra: {how_to_install("table")}."""
 
 
 def _sync(args: Args) -> int:

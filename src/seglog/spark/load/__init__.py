@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import InvalidArgument
 from seglog.spark import register
 from seglog.spark.jobs.failures import behind
-from seglog.table import TableSync, require_pyiceberg
+from seglog.table import require_pyiceberg
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from seglog.spark.read.plan import OffsetRange
-    from seglog.table import TableReport
+    from seglog.table import TableReport, TableSync
     from seglog.table.rounds import Change, OnTruncate, Options, Part, Round
 
 _RESULT = "location string, records bigint"
@@ -81,7 +81,8 @@ def load(
 
 def _sync_of(spark: SparkSession) -> type[TableSync]:
     """Return a TableSync whose rounds write on executors."""
-    from seglog.table.rounds import Round  # noqa: PLC0415 - needs pyiceberg, an optional dependency
+    from seglog.table import TableSync  # noqa: PLC0415 - needs pyiceberg, an optional dependency
+    from seglog.table.rounds import Round  # noqa: PLC0415 - as above
 
     class OnExecutors(Round):
         def copy(self, parts: list[Part], change: Change) -> None:
