@@ -70,12 +70,12 @@ def test_every_command_has_an_example_that_parses(words: str, command: click.Com
 
 
 def words_of(example: str) -> list[str]:
-    """Return what the shell gives `seglog` of an example, which may be a pipeline."""
+    """Return what the shell gives `seglog` of an example, which may be a pipeline or run in the background."""
     lexer = shlex.shlex(example, posix=True, punctuation_chars="|<>")
     lexer.whitespace_split = True
     words = list(lexer)
     after = words[words.index("seglog") + 1 :]
-    return list(itertools.takewhile(lambda word: word not in ("|", "||", "<", ">"), after))
+    return list(itertools.takewhile(lambda word: word not in ("|", "||", "&", "<", ">"), after))
 
 
 def test_every_command_in_a_block_of_a_page_is_one() -> None:
