@@ -153,9 +153,7 @@ def metrics(url: str, token: str) -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Run the store, the server and the follower, with a record and a group."""
-    pytest.importorskip("obstore")
-    pytest.importorskip("moto.server")
-    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - checked above
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - slow to import
 
     place = tmp_path_factory.mktemp("compose")
     secrets, operator = tokens(place)

@@ -84,8 +84,6 @@ def test_every_example_of_the_page_on_python_runs_as_it_stands(examples, tmp_pat
 
 @pytest.mark.examples("serializers.md")
 def test_every_example_of_the_page_on_serializers_runs_as_it_stands(examples, tmp_path):
-    pytest.importorskip("fastavro")
-    pytest.importorskip("google.protobuf")
     assert examples.run(tmp_path).splitlines() == [
         "order-18 None",
         "order-19 {'qty': 3, 'sku': 'a-1'}",
@@ -103,8 +101,6 @@ def test_every_example_of_the_page_on_storages_runs_as_it_stands(examples, tmp_p
 
 @pytest.mark.examples("arrow.md")
 def test_every_example_of_the_page_on_arrow_runs_as_it_stands(examples, serve, tmp_path):
-    for library in ("polars", "duckdb", "pandas"):
-        pytest.importorskip(library)
     shown = examples.run(tmp_path, serve().url).splitlines()
     assert shown == [
         "[b'2']",

@@ -48,7 +48,6 @@ def test_the_guide_to_upgrades_runs_as_it_stands(examples, tmp_path):
 
 @pytest.mark.examples("howto/monitoring.md")
 def test_the_guide_to_monitoring_runs_as_it_stands(examples, serve, tmp_path):
-    pytest.importorskip("opentelemetry.sdk")
     shown = examples.run(tmp_path, serve().url)
     assert shown.endswith("process orders ['traceparent']\n1 True True\nNone\n")
 
@@ -67,7 +66,6 @@ def test_the_guide_from_sqlite_runs_as_it_stands(examples, tmp_path):
 
 @pytest.mark.examples("howto/notebooks.md")
 def test_the_guide_to_notebooks_runs_as_it_stands(examples, tmp_path):
-    pytest.importorskip("pandas")
     assert examples.run(tmp_path).splitlines() == [
         "1000 {'sensor': 0, 'celsius': 15}",
         "1000",
@@ -79,7 +77,6 @@ def test_the_guide_to_notebooks_runs_as_it_stands(examples, tmp_path):
 
 @pytest.mark.examples("howto/fastapi.md")
 def test_the_guide_to_fastapi_runs_as_it_stands(examples, tmp_path):
-    pytest.importorskip("fastapi")
     assert examples.run_as_one_program(tmp_path).splitlines() == ["{'offset': 0}", "b'clicked' 404"]
 
 

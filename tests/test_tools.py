@@ -106,11 +106,15 @@ def test_where_nothing_may_be_installed_nothing_fails(
 
 
 def test_every_tool_that_a_test_names_is_known_and_no_test_looks_for_one_by_itself() -> None:
-    for file in {*(REPOSITORY / "tests").rglob("test_*.py")} - {Path(__file__)}:
+    needed = set()
+    for file in {*(REPOSITORY / "tests").rglob("*.py")} - {Path(__file__)}:
         text = file.read_text()
         for named in re.findall(r"mark\.needs\(([^)]*)\)", text):
             assert {*re.findall(r'"([\w-]+)"', named)} <= {*tools.PROGRAMS, "java"}, file
-        assert "skipif(shutil.which" not in text, f"{file}: such a skip would be neither counted nor forbidden in CI"
+            needed |= {*re.findall(r'"([\w-]+)"', named)}
+        skip = re.search(r"skipif\(.*(which|find_spec)|importorskip", text)
+        assert skip is None, f"{file}: {skip} would be neither counted nor forbidden in CI"
+    assert {"java", "linker", "strace"} <= needed
 
 
 @pytest.mark.xdist_group("grouped")

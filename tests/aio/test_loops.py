@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-pytest.importorskip("trio")
-
-
 def test_a_log_answers_every_call(run: Any, place: Any, tmp_path: Any) -> None:
     async def several() -> AsyncIterator[bytes]:
         yield b"a"

@@ -24,8 +24,6 @@ DEADLINE_SECONDS = 30
 PATIENCE = (0, 0.0003, 0.002, 5)
 BACKENDS = ("asyncio", pytest.param("trio", marks=pytest.mark.proof))  # test_loops.py runs on both in `make test`
 
-pytest.importorskip("trio")
-
 
 class Storm:
     """One run: what was acknowledged, and errors that no task should get."""

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     pass
 
 
-pytest.importorskip("trio")
-
-
 def test_a_topic_answers_every_call(run: Any, tmp_path: Any) -> None:
     async def story() -> None:
         async with await seglog.aio.AsyncTopic.create(tmp_path / "orders", partitions=3) as topic:

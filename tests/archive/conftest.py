@@ -17,6 +17,7 @@ import pytest
 
 import seglog
 from seglog.archive.urls import store_at
+from tests import tools
 from tests.conftest import unmeasured
 from tests.waiting import until
 
@@ -58,8 +59,6 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
     """Start moto's server and return its address."""
-    pytest.importorskip("obstore")
-    pytest.importorskip("moto")
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     with served([sys.executable, "-m", "tests.moto_server", str(port)], address, "test"):
@@ -72,8 +71,7 @@ def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Start versitygw, which stores objects as synced files; `go install` puts it into ~/go/bin."""
     program = shutil.which("versitygw", path=f"{os.environ['PATH']}{os.pathsep}{Path.home() / 'go' / 'bin'}")
     if program is None:
-        pytest.skip("versitygw is not installed")
-    pytest.importorskip("obstore")
+        tools.forbidden("versitygw", "it is not installed")
     root, port = tmp_path_factory.mktemp("versitygw"), free_port()
     (root / BUCKET).mkdir()
     command = [program, "--port", f"127.0.0.1:{port}", "--access", "test", "--secret", "secret", "posix", str(root)]

@@ -22,6 +22,7 @@ PROGRAM = Path(__file__).parent / "programs" / "spark_reader.py"
 
 
 @pytest.mark.proof
+@pytest.mark.needs("java")
 @pytest.mark.xdist_group("s3")
 def test_spark_reads_an_archive_in_batch_and_as_a_stream(s3: str, tmp_path: Path, tell: Tell) -> None:
     url = f"s3://{BUCKET}/spark"
@@ -38,6 +39,7 @@ def test_spark_reads_an_archive_in_batch_and_as_a_stream(s3: str, tmp_path: Path
 
 
 @pytest.mark.proof
+@pytest.mark.needs("java")
 @pytest.mark.xdist_group("s3")
 def test_spark_jobs_find_in_an_archive_what_they_find_in_the_directory(s3: str, tmp_path: Path, tell: Tell) -> None:
     url = f"s3://{BUCKET}/jobs"
@@ -57,7 +59,5 @@ def run(program: Path, *words: str) -> Any:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(program), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if "needs Java" in done.stderr or "JAVA_HOME" in done.stderr.splitlines()[-1:]:
-        pytest.skip("Java is not installed")
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

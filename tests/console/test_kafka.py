@@ -5,18 +5,17 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+import confluent_kafka
 import pytest
 from playwright.sync_api import expect
 
 import seglog
 from tests.console.conftest import Console, Server
+from tests.kafka.conftest import connected, until
+from tests.kafka.transactional import TransactionalConfluent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-confluent_kafka = pytest.importorskip("confluent_kafka")
-from tests.kafka.conftest import connected, until  # noqa: E402 - needs the client above
-from tests.kafka.transactional import TransactionalConfluent  # noqa: E402 - as above
 
 MARKUP = "<img src=x onerror='window.broken = true'>\u202e"
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Locator, Page
-
-pytest.importorskip("pyiceberg")
 MARKUP = b"<img src=x onerror='window.broken = true'>"
 ORDER = b'{"id": 12345678901234567, "customer": {"name": "%s"}, "tags": ["a", "b"]}' % MARKUP
 

@@ -16,7 +16,6 @@ from xxhash import xxh64_intdigest
 
 import seglog
 from seglog.kernels import native
-from seglog.kernels.aot import LINKERS
 from seglog.kernels.checksum import xxh64, xxh64_rows
 from seglog.kernels.scan import scan_store
 from tests import tools
@@ -133,7 +132,6 @@ print(jit.cache_directory())
 
 
 def test_a_process_that_compiles_says_so_once_and_the_next_finds_the_code(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
     cache = tmp_path / "cache"
     first = run(SLOW_FIRST_CALL, SEGLOG_KERNELS="jit", SEGLOG_CACHE_DIR=str(cache))
     assert first.stdout == f"{cache}\n"
@@ -143,7 +141,8 @@ def test_a_process_that_compiles_says_so_once_and_the_next_finds_the_code(tmp_pa
 
 
 def test_code_is_cached_only_where_no_other_user_can_put_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jit = pytest.importorskip("seglog.kernels.jit", exc_type=ImportError)
+    from seglog.kernels import jit  # noqa: PLC0415 - it imports numba, which takes seconds
+
     mine, shared, linked, missing = (tmp_path / name for name in ("mine", "shared", "linked", "missing"))
     mine.mkdir(mode=0o700)
     shared.mkdir()
@@ -179,14 +178,12 @@ def pass_with_numba(*words: str) -> None:
 @pytest.mark.proof
 @pytest.mark.usefixtures("library")
 def test_what_only_numba_compiles_passes_its_tests() -> None:
-    pytest.importorskip("numba")
     pass_with_numba(*ONLY_NUMBA)
 
 
 @pytest.mark.proof
 def test_the_kernels_pass_their_tests_where_numba_compiles_them() -> None:
     """But those of this file, which choose the compiler themselves, and those of the test above."""
-    pytest.importorskip("numba")
     here = Path(__file__).relative_to(ROOT)
     pass_with_numba("tests/kernels", *(f"--ignore={path}" for path in (here, *ONLY_NUMBA)))
 
@@ -203,9 +200,8 @@ aot.compile_one("x86-64", sys.argv[1])
 """
 
 
-@pytest.mark.skipif(not any(shutil.which(name) for name, *_ in LINKERS), reason="there is no linker")
+@pytest.mark.needs("linker")
 def test_a_library_gets_its_name_once_it_is_complete_and_nothing_else_is_left(tmp_path: Path) -> None:
-    pytest.importorskip("numba")
     machine = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     done = run(ONE_KERNEL, str(tmp_path), SEGLOG_KERNELS="jit", **machine)
     assert not done.stderr

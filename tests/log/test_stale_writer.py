@@ -6,6 +6,7 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import seglog
@@ -77,7 +78,6 @@ def test_a_stale_writer_is_refused_and_the_log_in_its_place_stays_as_it_is(path:
     put_another(path)
     before = tree(path)
     if call == "append_batch":
-        pa = pytest.importorskip("pyarrow")
         rows = pa.table({"value": [b"v" * 300], "key": [b"k"]})
         with pytest.raises(LogPoisoned, match="replaced"):
             for _ in range(9):
@@ -180,7 +180,6 @@ def test_a_manifest_that_was_only_touched_or_copied_back_stops_nobody(path: Path
 
 
 def test_a_stage_for_a_removed_log_is_not_published_into_the_other_one(path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
     stale = seglog.open(path)
     with Stage(LocalStorage(path), "q-0") as stage:
         stage.append_batch(pa.table({"value": [b"staged"]}))

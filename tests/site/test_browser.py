@@ -30,7 +30,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site():
-    pytest.importorskip("zensical")
     done = subprocess.run(
         [sys.executable, "-m", "tools.docs_site"], cwd=ROOT, capture_output=True, text=True, check=False
     )

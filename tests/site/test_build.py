@@ -11,7 +11,6 @@ from tools.docs_site.__main__ import main
 from tools.docs_site.api import Page
 from tools.docs_site.pages import ROOT
 
-pytest.importorskip("zensical")
 NAV = """nav = [
   { "Home" = "index.md" },
   { "Guide" = "guide.md" },

@@ -21,7 +21,6 @@ from seglog.table.warehouse import Warehouse, held_by
 from tests.spark.test_warehouse import append, rows
 from tests.table.conftest import files, logged, stored
 
-pytest.importorskip("pyiceberg")
 pytestmark = pytest.mark.spark
 SMALL = LogConfig(segment_bytes=4096)
 

@@ -20,7 +20,6 @@ from seglog.table.warehouse import Warehouse
 from tests.spark.test_warehouse import rows
 from tests.table.conftest import Row
 
-pytest.importorskip("pyiceberg")
 pytestmark = pytest.mark.spark
 
 

@@ -18,7 +18,6 @@ import seglog.spark
 from seglog.spark.load import load
 from seglog.table import sync
 
-pytest.importorskip("pyiceberg")
 pytestmark = pytest.mark.spark
 MODES = ("simple", "extended", "codegen", "cost", "formatted")
 

@@ -30,7 +30,6 @@ from tests.table.conftest import Row, logged
 from tests.table.rest_catalog import RestCatalog
 from tests.table.test_catalogs import Properties, rest
 
-pytest.importorskip("pyiceberg")
 __all__ = ["rest"]  # a fixture
 pytestmark = pytest.mark.spark
 

@@ -13,8 +13,6 @@ from seglog import Topic
 from seglog.errors import CopyDiverged, InvalidArgument, StorageError, TopicNotFound
 from tests.table.conftest import Row, logged
 
-pytest.importorskip("pyiceberg")
-
 
 def rows(frame: DataFrame) -> list[Row]:
     found = frame.selectExpr("partition", "offset", "unix_micros(timestamp)", "key", "value", "headers").collect()

@@ -194,7 +194,6 @@ def test_a_replay_with_snapshots_in_it(shop: Any) -> None:
 
 
 def test_an_archive_of_it(shop: Any, tmp_path: Path) -> None:
-    pytest.importorskip("obstore")
     url = f"file://{tmp_path}/archive"
     with seglog.Archiver(shop, url) as archiver:
         archiver.step()
@@ -231,7 +230,6 @@ def test_a_server_in_a_thread(shop: Any) -> None:
 
 
 def test_a_server_that_follows_into_it_and_one_that_archives_it(shop: Any, tmp_path: Path) -> None:
-    pytest.importorskip("obstore")
     copy = DictStorage("copy")
     with Running(shop, archive=f"file://{tmp_path}/archive", archive_seconds=0.05) as leader:
         with seglog.Client(leader) as client:

@@ -13,7 +13,6 @@ from seglog import Topic
 from seglog.table import sync
 from seglog.table.warehouse import Warehouse, files_of, local_path
 
-pytest.importorskip("pyiceberg")
 Row = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
 

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import fastavro
 import polars
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from google.protobuf import descriptor_pb2, json_format
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
@@ -125,9 +127,6 @@ def test_a_function_decodes_values_and_is_asked_for_again(orders: Orders) -> Non
 
 
 def test_avro_and_protobuf_are_such_functions(orders: Orders) -> None:
-    fastavro = pytest.importorskip("fastavro")
-    descriptor = pytest.importorskip("google.protobuf.descriptor_pb2")
-    json_format = pytest.importorskip("google.protobuf.json_format")
     avro = fastavro.parse_schema(
         {
             "type": "record",
@@ -137,13 +136,13 @@ def test_avro_and_protobuf_are_such_functions(orders: Orders) -> None:
     )
     sink = io.BytesIO()
     fastavro.schemaless_writer(sink, avro, {"id": 5, "day": "monday"})
-    message = descriptor.FieldDescriptorProto(name="price", number=3)
+    message = descriptor_pb2.FieldDescriptorProto(name="price", number=3)
     orders.append(b"a" + sink.getvalue(), b"p" + message.SerializeToString())
 
     def decode(value: bytes) -> Any:
         if value[:1] == b"a":
             return fastavro.schemaless_reader(io.BytesIO(value[1:]), avro)
-        return json_format.MessageToDict(descriptor.FieldDescriptorProto.FromString(value[1:]))
+        return json_format.MessageToDict(descriptor_pb2.FieldDescriptorProto.FromString(value[1:]))
 
     orders.sync(schema="infer", values=decode)
     assert orders.rows("id", "day", "name", "number") == [(5, "monday", None, None), (None, None, "price", 3)]

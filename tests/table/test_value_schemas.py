@@ -17,8 +17,6 @@ from seglog.table.value_schemas import MOST_FIELDS, MOST_LOOKUPS, MOST_TEXT, NO_
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-pytest.importorskip("pyiceberg")
 ORDER = pa.schema(
     [
         ("id", pa.int64()),

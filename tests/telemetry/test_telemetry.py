@@ -11,13 +11,6 @@ import threading
 
 import httpx
 import pytest
-
-import seglog
-from tests.test_import import loaded
-from tests.waiting import until
-
-pytest.importorskip("opentelemetry.sdk")
-
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
@@ -28,7 +21,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+import seglog
 from seglog.telemetry import carry, context_of, observe, processing
+from tests.test_import import loaded
+from tests.waiting import until
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
