@@ -26,7 +26,8 @@ class Tell(Protocol):
 
 
 def tell(proof: str, **row: str | int) -> None:
-    """Keep one row; a later one of the same proof and names replaces it."""
+    """Keep one row; a later one of the same proof and names replaces it. AssertionError if it counted nothing."""
+    assert any(isinstance(value, int) and value for value in row.values()), f"{proof} had nothing to prove: {row}"
     names = [str(value) for value in row.values() if isinstance(value, str)]
     file = re.sub(r"[^\w.-]+", "-", "--".join([proof, *names]))
     DIRECTORY.mkdir(exist_ok=True)

@@ -48,6 +48,11 @@ def contents(image: Image) -> list[tuple[str, bytes]]:
     return [(name, image.files[node]) for name, node in image.directories[ROOT].items()]
 
 
+def test_a_disk_that_records_nothing_is_refused() -> None:
+    with pytest.raises(AssertionError, match="recording=True"):
+        list(moments(Disk()))
+
+
 def test_each_unsynced_block_is_old_or_new() -> None:
     disk, storage = recorded()
     storage.open("old", writable=True).pwrite(b"b" * 2 * BLOCK_BYTES, 0)

@@ -146,6 +146,7 @@ def test_a_snapshot_is_noticed_also_if_the_log_has_grown_again_before_the_next_r
                 fill(log, 12, "after the power came back")
                 later = seglog.replay(log, Chain(), snapshots=Subdirectory(root, "states"))
                 assert later.state == chained(log.scan())
+    assert len(seen) > 10
     tell("crash states of logs that grew again", states=len(seen), violations=0)
 
 

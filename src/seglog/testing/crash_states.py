@@ -17,7 +17,7 @@ from math import prod
 
 import xxhash
 
-from seglog.testing.disk import ROOT, Disk, Image, Named, Node, Noted, Resized, Synced, Wrote, change_file
+from seglog.testing.disk import ROOT, Disk, Entry, Image, Named, Node, Noted, Resized, Synced, Wrote, change_file
 
 BLOCK_BYTES = 512
 EXHAUSTIVE = 2**12
@@ -274,13 +274,19 @@ class Moment:
         return known
 
 
+def _recorded(disk: Disk) -> Sequence[Entry]:
+    """Return the journal of a disk; without one, no check of its states would ever fail."""
+    assert disk.journal is not None, "nothing was recorded: make the disk with recording=True"
+    return disk.journal
+
+
 def moments(disk: Disk) -> Iterator[Moment]:
     """Yield every moment of a recorded disk with states that were not possible before.
 
     These are before every sync and every note, and at the end. In between, unsynced changes only accumulate, and none
     of them has to happen; a sync only removes choices.
     """
-    medium, note, journal = Medium.of(disk.begun), None, disk.journal or []
+    medium, note, journal = Medium.of(disk.begun), None, _recorded(disk)
     directories = frozenset(disk.directories)
     for at, (entry, following) in enumerate(pairwise([*journal, Noted(None)]), start=1):
         if isinstance(entry, Noted):
@@ -293,7 +299,7 @@ def moments(disk: Disk) -> Iterator[Moment]:
 
 def present(disk: Disk) -> Moment:
     """Return the present moment of a recorded disk."""
-    medium, note, journal = Medium.of(disk.begun), None, disk.journal or []
+    medium, note, journal = Medium.of(disk.begun), None, _recorded(disk)
     for entry in journal:
         if isinstance(entry, Noted):
             note = entry.note
