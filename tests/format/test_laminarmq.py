@@ -48,10 +48,14 @@ def test_a_changed_byte_is_refused(record: tuple[str, int, bytes, bytes], draw: 
         decode_record(bytes(data), checksum, record[1])
 
 
-@given(st.binary(max_size=40), st.integers(0, MAX_OFFSET))
-def test_bytes_of_any_kind_are_a_record_or_refused(data: bytes, offset: int) -> None:
+@given(RECORDS, st.integers(0, 40), st.binary(max_size=9))
+def test_a_record_with_other_bytes_anywhere_is_a_record_or_refused(
+    record: tuple[str, int, bytes, bytes], at: int, other: bytes
+) -> None:
+    data = encoded(*record)
+    data = data[:at] + other + data[at + len(other) :]
     try:
-        metadata, value = split_record(data, offset)
+        metadata, value = split_record(data, record[1])
     except InvalidRecord:
         return
     assert data.endswith(value)
