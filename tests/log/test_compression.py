@@ -323,7 +323,7 @@ def test_a_pass_that_is_stopped_leaves_whole_segments_in_either_form(path: Path)
 
 
 def test_a_pass_may_be_limited_to_the_oldest_segments(path: Path) -> None:
-    with made(path, "zstd") as log:
+    with made(path, "zstd", records=2 * RECORDS) as log:
         before, sizes = everything(log), [entry.bytes for entry in entries(log)]
         assert log.standing().to_compress == sum(sizes)
         assert log.compress(max_bytes=1).segments == 1
@@ -331,7 +331,7 @@ def test_a_pass_may_be_limited_to_the_oldest_segments(path: Path) -> None:
         assert log.standing().to_compress == sum(sizes[1:])
         assert log.compress(max_bytes=sizes[1] + 1).rewritten == 2
         assert log.standing().to_compress == sum(sizes[3:])
-        assert log.compress(max_bytes=2**40).segments == len(sizes) - 3
+        assert log.compress(max_bytes=2**40).segments == len(sizes) - 3 > 0
         assert (log.standing().to_compress, log.compress(max_bytes=1).segments) == (0, 0)
         assert everything(log) == before
 

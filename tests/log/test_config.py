@@ -257,7 +257,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize(("buffer_bytes", "survive"), [(0, 10), (300, 9), (10_000, 0)])
 def test_kill_9_loses_what_is_buffered_and_no_more(path: Path, script: Any, buffer_bytes: int, survive: int) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="-9 == 0"):
         script(KILLED, path, buffer_bytes)
     with seglog.open(path) as log:
         assert log.recovery.clean
