@@ -57,6 +57,7 @@ def test_reads_of_ranges(spark: SparkSession, plain: Path, compressed: Path) -> 
 def test_the_audit(spark: SparkSession, plain: Path, compressed: Path) -> None:
     with audit(spark, plain) as known, audit(spark, compressed) as found:
         assert found.report.ok
+        assert known.report.logs
         for one, other in zip(known.report.logs, found.report.logs, strict=True):
             assert (other.records, other.tombstones, other.keys) == (one.records, one.tombstones, one.keys)
             assert (other.live_keys, other.lost, other.corrupt) == (one.live_keys, 0, 0)

@@ -67,6 +67,7 @@ def test_a_sound_topic_is_counted_exactly(spark: SparkSession, tmp_path: Path) -
     with audit(spark, tmp_path / "orders") as found:
         assert found.report.ok
         assert found.findings.count() == 0
+        assert [log.partition for log in found.report.logs] == [0, 1, 2]
         for log in found.report.logs:
             records = model[log.partition]
             latest = {key: dead for key, dead, _ in records if key is not None}

@@ -102,7 +102,9 @@ def test_every_record_is_there_once_and_the_report_counts_them(
 
 def test_each_file_is_in_offset_order(spark: SparkSession, topic: Path, tmp_path: Path) -> None:
     export(spark, topic, str(tmp_path / "out"))
-    for file in (tmp_path / "out").glob("*.parquet"):
+    files = list((tmp_path / "out").glob("*.parquet"))
+    assert files
+    for file in files:
         table = pq.read_table(file)
         places = list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
         assert places == sorted(places)

@@ -230,6 +230,7 @@ def test_the_job_and_the_replay_without_spark_share_snapshots(spark: SparkSessio
         assert found == ends(replay(spark, tmp_path / "lesson", Classroom(), per=per))
         last = seglog.replay(topic, machine, snapshots=states)
         assert (last.records, first.records) == (0, 200)
+        assert last.partitions.keys() == {0, 1}
         for number, one in last.partitions.items():
             assert one.resumed_at == topic.partition(number).next_offset
             if per == "key":
