@@ -58,6 +58,7 @@ def tokens(directory: Path) -> tuple[Path, str]:
     command = ["sh", str(directory / "tokens.sh")]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     again = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert again.returncode != 0
     assert "remove it" in again.stderr
     return directory / "secrets", shown.rpartition(" ")[2].strip()
 

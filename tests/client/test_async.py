@@ -131,6 +131,8 @@ def test_a_producer_and_a_consumer(url: str, name: str, run: Callable[..., None]
                 async for record in topic.records(number):
                     assert int(record.value or b"") > last.get(record.key, -1)
                     last[record.key] = int(record.value or b"")
+                    places.remove((number, record.offset))
+            assert not places
 
     run(story())
 

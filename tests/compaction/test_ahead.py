@@ -56,7 +56,9 @@ def test_no_more_is_under_way_than_there_are_rooms(ahead: Ahead) -> None:
         ahead.steps(begun.append(number) or number for number in range(200)),  # type: ignore[func-returns-value] # as above
     ):
         begun.clear()
-        assert all(max(begun) - number < ROOMS for number in made)
+        ahead_of = [max(begun) - number for number in made]
+        assert len(ahead_of) == 200
+        assert max(ahead_of) < ROOMS
 
 
 def test_who_waits_for_a_step_makes_calls_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +97,7 @@ def test_long_records_leave_the_keys_alone_that_are_still_in_use(shop: Any) -> N
         shop.put(log, "|")
         source = SourceReader(storage_of(log), log.view().manifest.segments[0])
         held = list(islice(KeyReader(SEED).runs(source), ROOMS))
+        assert len(held) == ROOMS
         for number, (stretch, found, _) in enumerate(held):
             words = fingerprint(np.frombuffer(keys[number], np.uint8), *map(np.uint64, SEED))
             assert found.fingerprints.tolist() == [[int(word) for word in words]]

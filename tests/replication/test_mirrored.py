@@ -320,6 +320,7 @@ def test_an_append_over_http_returns_once_the_copies_have_it(serve: Callable[...
             assert copy.read(offset).value == b"1"
         table = pa.table({"value": [b"%d" % n for n in range(100)]})
         offsets = orders.append_batch(table, ack="mirrored", wait=SECONDS)
+        assert sum(map(len, offsets.values())) == 100
         for number, at in offsets.items():
             with seglog.open(tmp_path / "over http" / "orders" / str(number), mode="r") as copy:
                 assert copy.next_offset >= at.stop

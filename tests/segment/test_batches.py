@@ -74,7 +74,9 @@ def test_a_batch_may_begin_anywhere_before_a_block_of_the_usual_size(before: int
 @pytest.mark.parametrize("position", [64, 65, 1000, batches.PIECE_BYTES - 1])
 def test_bytes_stand_in_memory_as_they_will_in_the_file(position: int) -> None:
     batch = batch_of([(0, b"x" * 1000)] * 5000)
-    for piece in batches.encoding(batch, 0, 5000, Place(0, position, 1), MarkBuilder(4096)):
+    pieces = list(batches.encoding(batch, 0, 5000, Place(0, position, 1), MarkBuilder(4096)))
+    assert len(pieces) > 1
+    for piece in pieces:
         address = np.frombuffer(piece, np.uint8).ctypes.data
         assert (address - position) % batches.ALIGNED == 0
         position += len(piece)

@@ -151,7 +151,9 @@ def test_the_reference_has_every_program_of_spark_and_every_name_that_a_page_imp
 def test_the_readme_is_short_and_shows_a_picture_that_knows_dark_mode():
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 200
-    for picture in re.findall(r"!\[[^\]]+\]\((docs/\w+\.svg)\)", text):
+    pictures = re.findall(r"!\[[^\]]+\]\((docs/\w+\.svg)\)", text)
+    assert pictures
+    for picture in pictures:
         assert "prefers-color-scheme: dark" in (ROOT / picture).read_text("utf-8")
 
 

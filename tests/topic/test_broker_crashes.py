@@ -109,6 +109,7 @@ def test_a_process_that_is_killed_leaves_topics_that_are_whole_or_gone(root: Pat
                 assert process.stdout.readline()
             process.kill()
         with Broker(root) as broker:
+            assert broker.topics()
             for name in broker.topics():
                 topic = broker.topic(name)
                 written = [b"%d" % offset for offset in range(5)]

@@ -128,7 +128,7 @@ def test_beside_a_writer_looking_works_and_says_so_and_repairing_is_refused(shop
     with seglog.Broker(shop) as broker:
         broker.topic("orders")
         told = verify_place(shop)
-        assert all(log.writing for log in told.logs)  # the broker has all of them
+        assert {log.writing for log in told.logs} == {True}  # the broker has all of them
         before = files(shop)
         for place in (shop, shop / "orders", shop / "orders" / "2"):
             with pytest.raises(seglog.LogLocked, match="stop it and repeat the repair"):
