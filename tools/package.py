@@ -251,9 +251,9 @@ def try_table(environment: Environment, _: Environment) -> None:
 
 
 def try_all(environment: Environment, _: Environment) -> None:
-    """Use client, server and Spark of one environment."""
-    try_client(environment, environment)
-    try_spark(environment, environment)
+    """Use several extras of one environment; Spark and the tutorial have run in those of their own."""
+    for trial in (try_kafka, try_archive, try_java, try_table):
+        trial(environment, environment)
 
 
 TRIALS: dict[str, Callable[[Environment, Environment], None]] = {
