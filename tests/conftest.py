@@ -19,6 +19,7 @@ import seglog
 from seglog import LogConfig, Retention
 from tests import pages, proofs, tools
 from tests.tls import certify
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -326,7 +327,7 @@ class Served:
         self._over()
 
     def _over(self) -> str:
-        out, _ = self.process.communicate(timeout=60)
+        out, _ = self.process.communicate(timeout=HANG_SECONDS)
         self.said.append(out)
         return out
 

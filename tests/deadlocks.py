@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from tests.waiting import HANG_SECONDS, source_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PATIENCE_SECONDS = 200.0  # a machine may be slow, and a deadlock has no end
 
 
 def in_time(work: Callable[[], None]) -> None:
@@ -23,7 +23,7 @@ def in_time(work: Callable[[], None]) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive(), "it hangs"
+    thread.join(HANG_SECONDS)
+    assert not thread.is_alive(), f"it hangs: {source_of(work)}"
     for error in errors:
         raise error

@@ -19,13 +19,14 @@ import seglog
 import seglog.aio
 from seglog.errors import SeglogError
 from tests.conftest import Served
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import FrameType
 
-DEADLINE = 60.0  # seconds for one call, of which the first may compile kernels
+DEADLINE = HANG_SECONDS
 WAITS = ("timeout", "wait")  # parameters that say how long to wait: these values mean what they say
 FOR_LONG = (None, math.inf, 2**70)
 STORED = [b"value %d" % number for number in range(5)]

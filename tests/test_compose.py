@@ -22,7 +22,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cli.parsing import parse
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,7 +127,7 @@ class Service:
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
-            self._process.communicate(timeout=60)
+            self._process.communicate(timeout=HANG_SECONDS)
 
 
 class Running(NamedTuple):
@@ -142,7 +142,7 @@ class Running(NamedTuple):
 
 def metrics(url: str, token: str) -> dict[str, set[str]]:
     """Return the metrics of a server: name -> the names of its labels."""
-    text = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"}, timeout=30).text
+    text = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"}, timeout=HANG_SECONDS).text
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
         found.setdefault(family.name + ("_total" if family.type == "counter" else ""), set())  # also without a sample
@@ -162,13 +162,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     store.start()
     host, port = store.get_host_and_port()
     environment = {**SERVICES["server"]["environment"], "AWS_ENDPOINT_URL": f"http://{host}:{port}"}
-    httpx.put(f"{environment['AWS_ENDPOINT_URL']}/archive").raise_for_status()
+    httpx.put(f"{environment['AWS_ENDPOINT_URL']}/archive", timeout=HANG_SECONDS).raise_for_status()
     names = {"3000": "0", "/run/secrets/server": str(secrets / "server.json")}
     server = Service(SERVICES["server"]["command"], {**names, "/data": str(place / "server")}, environment)
     followed = {"/data": str(place / "follower"), "http://server:3000": server.url}
     followed |= {**names, "/run/secrets/follower": str(secrets / "follower")}
     follower = Service(SERVICES["follower"]["command"], followed, {})
-    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {operator}"}, timeout=30) as client:
+    with httpx.Client(
+        base_url=server.url, headers={"Authorization": f"Bearer {operator}"}, timeout=HANG_SECONDS
+    ) as client:
         client.post("/topics", json={"name": "orders", "partitions": 1}).raise_for_status()
         client.post("/topics/orders/records?ack=archived", content=b"one").raise_for_status()
         client.post("/groups/billing/offsets", json={"offsets": {"orders": {"0": 0}}}).raise_for_status()
@@ -181,7 +183,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def test_a_record_reaches_the_follower_and_the_archive(running):
     server, follower, operator, watcher, _ = running
-    with httpx.Client(headers={"Authorization": f"Bearer {operator}"}, timeout=30) as client:
+    with httpx.Client(headers={"Authorization": f"Bearer {operator}"}, timeout=HANG_SECONDS) as client:
         assert client.get(f"{follower.url}/topics/orders/partitions/0/records/0").content == b"one"
         assert client.post(f"{follower.url}/topics/orders/records", content=b"no").status_code == 403
         assert client.get(f"{server.url}/health").json()["status"] == "ok"
@@ -231,7 +233,7 @@ def test_the_follower_takes_over_with_the_commands_of_the_guide(running):  # the
     leader = Service(serve, running.followed, {})
     try:
         with httpx.Client(
-            base_url=leader.url, headers={"Authorization": f"Bearer {running.operator}"}, timeout=30
+            base_url=leader.url, headers={"Authorization": f"Bearer {running.operator}"}, timeout=HANG_SECONDS
         ) as client:
             assert client.post("/topics/orders/records", content=b"two").json()["offset"] == 1
             records = [client.get(f"/topics/orders/partitions/0/records/{offset}").content for offset in range(2)]

@@ -15,6 +15,7 @@ import pytest
 
 from seglog.server.rights.access import new_token
 from tests import tools
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[1]
 KNOWN = {"FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK"}
@@ -81,12 +82,14 @@ def test_the_images_command_serves_with_a_read_only_file_system(tmp_path: Path) 
             raise AssertionError("".join(said))
         try:
             url = f"http://127.0.0.1:{found[1]}"
-            sent = httpx.post(f"{url}/records", content=b"v", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+            sent = httpx.post(
+                f"{url}/records", content=b"v", headers={"Authorization": f"Bearer {token}"}, timeout=HANG_SECONDS
+            )
             assert sent.json() == {"write_index": 0}
-            assert httpx.get(f"{url}/health", timeout=30).status_code == 200
+            assert httpx.get(f"{url}/health", timeout=HANG_SECONDS).status_code == 200
         finally:
             process.terminate()
-            process.communicate(timeout=60)  # it writes more when it stops, which must find a reader
+            process.communicate(timeout=HANG_SECONDS)  # it writes more when it stops, which must find a reader
     assert process.returncode == 0
 
 

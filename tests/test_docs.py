@@ -9,6 +9,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from tests.waiting import HANG_SECONDS
+
 pytestmark = pytest.mark.no_cover
 
 
@@ -32,7 +34,7 @@ def test_the_example_of_the_page_on_the_console_shows_a_kafka_client(examples, s
     server = serve("--kafka", "127.0.0.1:0")
     address = re.search(r"Kafka clients connect to (\S+:\d+)", "".join(server.said))[1]
     producer = confluent_kafka.Producer({"bootstrap.servers": address, "client.id": "shop", "log_level": 0})
-    producer.list_topics(timeout=30)
+    producer.list_topics(timeout=HANG_SECONDS)
     assert "shop confluent-kafka-python 127.0.0.1:" in examples.run(tmp_path, server.url)
 
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import seglog
-from tests.aio.stories import DEADLINE_SECONDS
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ def run(request: Any) -> Any:
 
     def run_one(story: Callable[[], Awaitable[None]]) -> None:
         async def timed() -> None:
-            with anyio.fail_after(DEADLINE_SECONDS):
+            with anyio.fail_after(HANG_SECONDS):
                 await story()
 
         anyio.run(timed, backend=request.param)

@@ -9,13 +9,12 @@ import anyio
 import pyarrow as pa
 
 import seglog
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     import seglog.aio
-
-DEADLINE_SECONDS = 30
 
 
 async def gather(*calls: Awaitable[Any]) -> list[Any]:
@@ -45,7 +44,7 @@ class Held:
         def hold(drafts: Any) -> Any:
             inner.append_each = append_each
             self.entered.set()
-            assert self.go_on.wait(DEADLINE_SECONDS)
+            assert self.go_on.wait(HANG_SECONDS)
             return append_each(drafts)
 
         inner.append_each = hold

@@ -12,15 +12,14 @@ import seglog
 import seglog.aio
 from seglog import LogConfig
 from seglog.testing.internals import active_of
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
-DEADLINE_SECONDS = 30
-
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, DEADLINE_SECONDS))
+    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
 
 
 async def several(*pieces: bytes) -> AsyncIterator[bytes]:

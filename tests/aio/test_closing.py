@@ -10,21 +10,22 @@ import pytest
 
 import seglog
 import seglog.aio
-from tests.aio.stories import DEADLINE_SECONDS, Held
+from tests.aio.stories import Held
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, DEADLINE_SECONDS))
+    asyncio.run(asyncio.wait_for(story, HANG_SECONDS))
 
 
 def run_alone(story: Coroutine[Any, Any, None]) -> None:
     """As `run`, without a task around the story."""
 
     async def timed() -> None:
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(HANG_SECONDS):
             await story
 
     asyncio.run(timed())

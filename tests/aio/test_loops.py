@@ -14,7 +14,8 @@ import seglog
 import seglog.aio
 from seglog import LogConfig, Retention
 from seglog.types import Draft
-from tests.aio.stories import DEADLINE_SECONDS, Held, batch, gather
+from tests.aio.stories import Held, batch, gather
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -201,7 +202,7 @@ def test_a_close_that_is_cancelled_closes_without_the_event_loop(run: Any, tmp_p
 
     run(story)
     held[0].go_on.set()  # the loop has ended
-    with seglog.open(tmp_path / "log", wait=DEADLINE_SECONDS) as again:
+    with seglog.open(tmp_path / "log", wait=HANG_SECONDS) as again:
         assert [record.value for record in again.scan()] == [b"begun"]
 
 

@@ -16,11 +16,11 @@ from seglog import LogConfig
 from seglog.serializers import JSON
 from seglog.types import Draft
 from tests.storage.guide import DictStorage
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEADLINE_SECONDS = 30
 PATIENCE = (0, 0.0003, 0.002, 5)
 BACKENDS = ("asyncio", pytest.param("trio", marks=pytest.mark.proof))  # test_loops.py runs on both in `make test`
 
@@ -92,7 +92,7 @@ class Storm:
 
 def in_time(story: Callable[[], Any], backend: str) -> None:
     async def timed() -> None:
-        with anyio.fail_after(DEADLINE_SECONDS):
+        with anyio.fail_after(HANG_SECONDS):
             await story()
 
     anyio.run(timed, backend=backend)
@@ -108,7 +108,7 @@ def test_storms_on_a_broker_lose_and_double_nothing_and_leave_no_thread(backend:
     gc.collect()
     for thread in set(threading.enumerate()) - before:
         if thread.name.startswith("seglog"):
-            thread.join(DEADLINE_SECONDS)
+            thread.join(HANG_SECONDS)
             assert not thread.is_alive()
 
 

@@ -19,6 +19,7 @@ from seglog.archive.storage import ArchiveStorage
 from seglog.archive.urls import store_at
 from seglog.errors import NotALog, StorageError
 from tests.archive.conftest import filled
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ def test_a_bucket_that_denies_deletes_stops_neither_archiving_nor_acknowledgemen
                 assert "old objects cannot be deleted" in report.problems()[0]
         with Archiver(tmp_path / "log", store, grace=0).background(3600, said.append) as archive:
             log.append(b"the last one")
-            archive.wait(timeout=30)
+            archive.wait(timeout=HANG_SECONDS)
         expected = list(log.scan())
     with seglog.open(ArchiveStorage(store), mode="r") as archived:
         assert list(archived.scan()) == expected

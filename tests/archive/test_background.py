@@ -18,6 +18,7 @@ from seglog.archive.urls import store_at
 from seglog.cli import main
 from tests.archive.conftest import filled
 from tests.archive.faulty_store import FaultyStore
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,19 +33,19 @@ def test_wait_returns_once_the_archive_has_the_record(place: str, tmp_path: Path
     with filled(tmp_path / "log", 5) as log, Archiver(tmp_path / "log", place).background(NEVER) as archive:
         for number in range(5, 20):
             log.append(b"value %d" % number)
-            archive.wait(timeout=30)
+            archive.wait(timeout=HANG_SECONDS)
             with seglog.open(place, mode="r") as archived:
                 assert archived.next_offset == number + 1
 
 
 def test_threads_that_wait_share_a_round(place: str, tmp_path: Path) -> None:
     with filled(tmp_path / "log", 5) as log, Archiver(tmp_path / "log", place).background(NEVER) as archive:
-        first = archive.wait(timeout=30)
+        first = archive.wait(timeout=HANG_SECONDS)
 
         def append() -> None:
             for _ in range(5):
                 log.append(b"x")
-                archive.wait(timeout=30)
+                archive.wait(timeout=HANG_SECONDS)
 
         threads = [threading.Thread(target=append) for _ in range(16)]
         for thread in threads:
@@ -58,7 +59,7 @@ def test_threads_that_wait_share_a_round(place: str, tmp_path: Path) -> None:
 
 def test_closing_archives_the_rest(place: str, tmp_path: Path) -> None:
     with filled(tmp_path / "log", 5) as log, Archiver(tmp_path / "log", place).background(NEVER) as archive:
-        archive.wait(timeout=30)
+        archive.wait(timeout=HANG_SECONDS)
         log.append(b"last")
     assert seglog.open(place, mode="r").next_offset == 6
     with pytest.raises(seglog.LogClosed):
@@ -70,7 +71,7 @@ def test_callers_wait_while_the_store_is_away_and_none_is_told_otherwise(place: 
     filled(tmp_path / "log", 5).close()
     store = FaultyStore(store_at(place), "refused", 3)
     with Archiver(tmp_path / "log", store).background(NEVER, said.append) as archive:
-        archive.wait(timeout=30)
+        archive.wait(timeout=HANG_SECONDS)
         assert ["connection broke" in text for text in said] == [True]
     assert seglog.open(place, mode="r").next_offset == 5
 
@@ -79,15 +80,15 @@ def test_a_replaced_archiver_acknowledges_nothing_more(place: str, tmp_path: Pat
     said: list[str] = []
     with filled(tmp_path / "log", 5) as log:
         with Archiver(tmp_path / "log", place).background(NEVER, said.append) as archive:
-            archive.wait(timeout=30)
+            archive.wait(timeout=HANG_SECONDS)
             seglog.restore(place, tmp_path / "new")
             with Archiver(tmp_path / "new", place) as new:
                 new.step()
                 log.append(b"not archived")
                 with pytest.raises(ArchiveFenced):
-                    archive.wait(timeout=30)
+                    archive.wait(timeout=HANG_SECONDS)
                 with pytest.raises(ArchiveFenced):
-                    archive.wait(timeout=30)
+                    archive.wait(timeout=HANG_SECONDS)
         assert "another writer" in said[0]
     assert seglog.open(place, mode="r").next_offset == 5
 
@@ -107,7 +108,7 @@ def test_a_server_answers_archived_once_the_archive_has_the_record(
         with seglog.Broker(url, mode="r") as archived:
             assert archived.topic("default").partition(0).next_offset == 4
         topic.append(b"appended only")
-    with urllib.request.urlopen(f"{served.url}/metrics") as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(f"{served.url}/metrics", timeout=HANG_SECONDS) as answer:  # noqa: S310 - our own server
         assert b"seglog_archive_commit" in answer.read()
     served.stop()
     with seglog.Broker(url, mode="r") as archived:
@@ -131,7 +132,7 @@ def test_the_command_archives_beside_a_writer_until_it_is_stopped(tmp_path: Path
             for number in range(100):
                 log.append(b"value %d" % number)
             process.send_signal(signal.SIGTERM)
-            out, error = process.communicate(timeout=30)
+            out, error = process.communicate(timeout=HANG_SECONDS)
             assert (process.returncode, error) == (0, "")
             assert out.startswith("stopped at commit ")
         assert list(seglog.open(url, mode="r").scan()) == list(log.scan())

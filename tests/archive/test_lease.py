@@ -11,6 +11,7 @@ from seglog import ArchiveFenced, LogLocked
 from seglog.archive.leading import Leading
 from seglog.archive.lease import ObjectLease
 from seglog.archive.urls import store_at
+from tests.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.xdist_group("s3")
 
@@ -103,7 +104,7 @@ class _Fenced:
         self.taken = threading.Event()
 
     def renew(self) -> None:
-        self.taken.wait(30)
+        self.taken.wait(HANG_SECONDS)
         raise ArchiveFenced("another process is the leader")
 
     def release(self) -> None:
@@ -123,7 +124,7 @@ class _LosesAtOnce:
         self._guard.release()
         if threading.current_thread() is not self._leading._thread:
             self._lease.taken.set()
-            self._leading._thread.join(30)
+            self._leading._thread.join(HANG_SECONDS)
 
 
 def test_who_registers_at_the_moment_of_the_loss_is_called_once() -> None:

@@ -15,7 +15,7 @@ from seglog.archive import storage as archive_storage
 from seglog.errors import InvalidArgument, OffsetOutOfRange, StorageError
 from seglog.log import tiers
 from tests.archive.conftest import filled
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +179,7 @@ def test_a_consumer_of_a_server_reads_what_only_the_archive_has(serve: Callable[
         with client.consumer("billing", ["orders"], start="earliest") as consumer:
             found: list[bytes | None] = []
             while len(found) < 2002:
-                polled = consumer.poll(timeout=30)
+                polled = consumer.poll(timeout=HANG_SECONDS)
                 assert polled, len(found)
                 found += [record.value for record in polled]
         assert found[:2000] == values

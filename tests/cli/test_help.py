@@ -23,6 +23,7 @@ from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from tests.cli import reference
 from tests.cli.parsing import parse
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +192,9 @@ def test_a_shell_completes_commands_verbs_options_and_choices(
 @pytest.mark.needs("bash")
 def test_bash_takes_the_completion_script(cli: Callable[..., Any]) -> None:
     script = cli("completion", "bash").text + "\ncomplete -p seglog\n"
-    done = subprocess.run(["bash", "--norc"], input=script.encode(), capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["bash", "--norc"], input=script.encode(), capture_output=True, timeout=HANG_SECONDS, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"seglog" in done.stdout
 

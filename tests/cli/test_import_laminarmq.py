@@ -14,6 +14,7 @@ import seglog
 from seglog.cli.commands.import_laminarmq import METADATA_HEADER, batches
 from seglog.log.laminarmq import open_laminarmq
 from tests.laminarmq_samples import CLOSED, DATA, Told, files_of, kept_when_killed, put, segment_of, told
+from tests.waiting import HANG_SECONDS
 
 
 def held(path: Any) -> Told:
@@ -34,7 +35,7 @@ def test_a_log_keeps_its_offsets_its_values_and_its_metadata(cli: Callable[..., 
 def test_the_program_says_what_it_did(path: Any) -> None:
     def run(*words: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "seglog", "import", *map(str, words)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
 
     done = run(path, DATA / "killed-store-ahead", "--format", "laminarmq", "--segment-bytes", "4KiB")
     assert (done.returncode, done.stdout[:48]) == (0, "imported 511 records as offsets 0 to 510, all co")
@@ -75,7 +76,7 @@ def test_an_import_that_is_killed_goes_on_when_it_is_run_again(path: Path, tmp_p
             pass
         program.kill()
     assert program.returncode == -signal.SIGKILL
-    done = json.loads(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+    done = json.loads(subprocess.run(command, capture_output=True, timeout=HANG_SECONDS, check=True).stdout)
     assert done["records"] + done["held"] == len(values)
     assert [value for _, _, value in held(path)] == values
 

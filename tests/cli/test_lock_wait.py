@@ -14,6 +14,7 @@ import pytest
 import seglog
 from seglog import Broker, LocalStorage
 from seglog.log.locks.write_lock import try_lock_log
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,4 +80,4 @@ def test_a_server_waits_for_the_process_that_has_its_directory(shop: Path) -> No
         assert re.match(rf"seglog: waiting up to 1h: .*shop: .*, by process {os.getpid()} \(", line), line
     assert "listening on" in process.stdout.readline()
     process.terminate()
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG_SECONDS)

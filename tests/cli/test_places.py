@@ -15,6 +15,7 @@ import pytest
 
 import seglog
 from tests.cli.conftest import Topic
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,7 +185,7 @@ def test_a_followed_topic_shows_records_of_all_partitions_as_they_come(topic: To
             assert cli("append", *topic.partition(1), "new").code == 0
             assert program.stdout.readline() == b"1 new\n"
             program.send_signal(signal.SIGINT)
-            assert program.communicate(timeout=60) == (b"", b"")
+            assert program.communicate(timeout=HANG_SECONDS) == (b"", b"")
             assert program.returncode == 130
         finally:
             program.kill()

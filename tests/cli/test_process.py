@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
 import seglog
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ PROGRAM = [sys.executable, "-m", "seglog"]
 
 def run(*words: object, stdin: bytes = b"", **more: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*PROGRAM, *map(str, words)], input=stdin, capture_output=True, timeout=60, check=False, **more
+        [*PROGRAM, *map(str, words)], input=stdin, capture_output=True, timeout=HANG_SECONDS, check=False, **more
     )
 
 
@@ -42,7 +41,7 @@ def start() -> Iterator[Callable[..., Any]]:
     yield begin
     for program in started:
         program.kill()
-        program.wait(60)
+        program.wait(HANG_SECONDS)
         for stream in (program.stdin, program.stdout, program.stderr):
             if stream is not None:
                 stream.close()
@@ -55,7 +54,7 @@ def test_all_bytes_go_in_and_come_out(path: Any) -> None:
 
 def test_an_argument_may_hold_any_bytes(path: Any) -> None:
     words = [*PROGRAM, "append", str(path), b"\xff\xfe", "--key", b"\x80"]
-    assert subprocess.run(words, capture_output=True, timeout=60, check=False).returncode == 0
+    assert subprocess.run(words, capture_output=True, timeout=HANG_SECONDS, check=False).returncode == 0
     with seglog.open(path, mode="r") as log:
         assert log.read(0)[2:4] == (b"\x80", b"\xff\xfe")
 
@@ -96,7 +95,7 @@ def test_a_reader_that_had_enough_ends_the_program_quietly(path: Any, start: Cal
         program.stdout.read(10)
         program.stdout.close()
         assert program.stderr.read() == b"", words
-        assert program.wait(60) == 0
+        assert program.wait(HANG_SECONDS) == 0
 
 
 def test_a_listener_that_left_does_not_stop_what_comes_in(path: Any, start: Callable[..., Any]) -> None:
@@ -105,7 +104,7 @@ def test_a_listener_that_left_does_not_stop_what_comes_in(path: Any, start: Call
     program.stdin.write(b"line\n" * 5000)
     program.stdin.close()
     assert program.stderr.read() == b""
-    assert program.wait(60) == 0
+    assert program.wait(HANG_SECONDS) == 0
     with seglog.open(path, mode="r") as log:
         assert log.next_offset == 5000
 
@@ -115,7 +114,7 @@ def test_a_full_device_is_said_once(path: Any) -> None:
     run("append", path, "v")
     with open("/dev/full", "wb") as full:  # noqa: PTH123
         done = subprocess.run(
-            [*PROGRAM, "read", str(path)], stdout=full, stderr=subprocess.PIPE, check=False, timeout=60
+            [*PROGRAM, "read", str(path)], stdout=full, stderr=subprocess.PIPE, check=False, timeout=HANG_SECONDS
         )
     assert done.returncode == 6
     assert done.stderr.count(b"\n") == 1
@@ -142,7 +141,7 @@ def test_a_followed_log_shows_records_as_they_come_until_it_is_interrupted(
             log.append(value)
             assert program.stdout.readline() == value + b"\n"
         program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=60)
+        out, err = program.communicate(timeout=HANG_SECONDS)
     assert (program.returncode, out, err) == (130, b"", b"")
 
 
@@ -162,7 +161,7 @@ def test_an_interrupted_append_says_so_and_keeps_what_went_in(path: Any, start: 
     program.stdin.flush()
     assert program.stdout.readline() == b"0\n"
     until(lambda: interrupted(program))
-    _, err = program.communicate(timeout=60)
+    _, err = program.communicate(timeout=HANG_SECONDS)
     assert program.returncode == 130
     assert err == b"seglog: interrupted; 1 record appended before that: offsets 0 to 0\n"
     assert run("read", path, 0).stdout == b"one"
@@ -194,7 +193,7 @@ def test_what_a_consumer_could_not_print_comes_again(tmp_path: Any, start: Calla
     program.stdout.read(10)
     program.stdout.close()
     assert program.stderr.read() == b""
-    assert program.wait(60) == 0
+    assert program.wait(HANG_SECONDS) == 0
     again = run("consume", tmp_path / "shop" / "orders", "--group", "billing", "-n", 1)
     assert again.stdout.startswith(b"0000x")
 
@@ -206,12 +205,10 @@ def test_an_interrupted_consumer_leaves_its_group_and_keeps_what_it_printed(
         broker.create_topic("orders").append(b"one")
     program = start("consume", tmp_path / "shop" / "orders", "--group", "billing", "--follow")
     assert program.stdout.readline() == b"one\n"
-    deadline = time.monotonic() + 60
     with seglog.Broker(tmp_path / "shop", mode="r") as broker:
-        while broker.groups.describe("billing").committed != {"orders": {0: 1}} and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: broker.groups.describe("billing").committed == {"orders": {0: 1}})
     program.send_signal(signal.SIGINT)
-    assert program.communicate(timeout=60) == (b"", b"")
+    assert program.communicate(timeout=HANG_SECONDS) == (b"", b"")
     assert program.returncode == 130
     with seglog.Broker(tmp_path / "shop", mode="r") as broker:
         state = broker.groups.describe("billing")

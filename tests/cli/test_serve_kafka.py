@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -20,7 +22,7 @@ KAFKA = ("--kafka", "127.0.0.1:0")
 def refused(root: Path, *options: str) -> str:
     """Start a server that must end at once; return what it says."""
     command = [sys.executable, "-m", "seglog", "serve", str(root), "--port", "0", *options]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     return ended.stderr
 

@@ -10,11 +10,12 @@ import httpx
 import pytest
 
 import seglog
+from seglog.topic.groups import position
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-DEADLINE_SECONDS = 60
 _numbers = itertools.count()
 
 
@@ -33,6 +34,12 @@ def name() -> str:
 
 
 @pytest.fixture
+def beats_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let consumers tell their groups ten times a second that they are there, however long their sessions are."""
+    monkeypatch.setattr(position, "MAX_BEAT_SECONDS", 0.1)
+
+
+@pytest.fixture
 def run() -> Callable[[Coroutine[Any, Any, None]], None]:
     """Run a story in an event loop, for a minute at most."""
-    return lambda story: asyncio.run(asyncio.wait_for(story, DEADLINE_SECONDS))
+    return lambda story: asyncio.run(asyncio.wait_for(story, HANG_SECONDS))

@@ -17,6 +17,7 @@ from seglog.client.aio.topic import AsyncRemoteTopic
 from seglog.client.consumer import RemoteConsumer
 from seglog.client.producer import Producer
 from seglog.client.topic import RemoteTopic
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -114,7 +115,7 @@ def test_a_producer_and_a_consumer(url: str, name: str, run: Callable[..., None]
             with pytest.raises(seglog.LogClosed):
                 await producer.send(b"late")
 
-            async with await client.consumer(name, [name], session_timeout=2.0) as consumer:
+            async with await client.consumer(name, [name], session_timeout=HANG_SECONDS) as consumer:
                 found: list[Any] = []
                 while len(found) < 999:
                     found += await consumer.poll(timeout=5.0)
@@ -187,7 +188,7 @@ def test_a_bad_argument_is_refused_at_once(kind: Any, wrong: dict[str, Any]) -> 
 
 def test_a_producer_whose_task_was_cancelled_with_all_others_still_sends_what_waits(url: str, name: str) -> None:
     async def story() -> None:
-        async with seglog.AsyncClient(url) as client, asyncio.timeout(30):
+        async with seglog.AsyncClient(url) as client, asyncio.timeout(HANG_SECONDS):
             await client.create_topic(name)
             producer = client.producer(name, linger=60)
             sent = [await producer.send(b"%d" % number) for number in range(3)]

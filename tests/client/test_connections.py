@@ -13,12 +13,12 @@ from seglog.client import driver
 from seglog.client.aio.driver import AsyncDriver
 from seglog.client.endpoint import Origin
 from seglog.client.transport import async_sockets
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 FOLLOWERS = 6
-SOON = 15  # seconds; a long poll that finds nothing lasts 20
 
 
 def test_an_append_does_not_wait_for_idle_followers(
@@ -26,11 +26,13 @@ def test_an_append_does_not_wait_for_idle_followers(
 ) -> None:
     monkeypatch.setattr(async_sockets, "MOST", FOLLOWERS - 2)
     polls: list[object] = []
+    go_on = asyncio.Event()
     real = async_sockets._Connection.exchange
 
     async def counted(connection: Any, asked: Any) -> Any:
         if asked.target == b"/fetch":
             polls.append(connection)
+            await go_on.wait()  # as if the server had nothing for it
         return await real(connection, asked)
 
     monkeypatch.setattr(async_sockets._Connection, "exchange", counted)
@@ -39,10 +41,11 @@ def test_an_append_does_not_wait_for_idle_followers(
         async with seglog.AsyncClient(url) as client:
             topic = await client.create_topic(name)
             waiting = [asyncio.create_task(anext(aiter(topic.follow(0, 0)))) for _ in range(FOLLOWERS)]
-            async with asyncio.timeout(SOON):
+            async with asyncio.timeout(HANG_SECONDS):
                 while len(polls) < FOLLOWERS:  # until every follower waits for the server
                     await asyncio.sleep(0.01)
                 await topic.append(b"first")
+                go_on.set()
                 assert [record.value for record in await asyncio.gather(*waiting)] == [b"first"] * FOLLOWERS
 
     run(story())

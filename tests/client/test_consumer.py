@@ -12,6 +12,8 @@ import seglog
 from seglog import LogConfig, Retention
 from seglog.client.consuming import Reading
 from seglog.client.retrying import Retries
+from tests import waiting
+from tests.waiting import HANG_SECONDS
 
 
 @pytest.fixture
@@ -25,10 +27,9 @@ def filled(client: seglog.Client, name: str) -> str:
 
 
 def everything(consumer: Any, most: int = 400) -> list[Any]:
-    """Poll until there is nothing."""
+    """Poll until so many records have come."""
     found: list[Any] = []
-    while len(found) < most and (records := consumer.poll(timeout=5.0)):
-        found += records
+    waiting.until(lambda: found.extend(consumer.poll(timeout=1.0)) or len(found) >= most)
     return found
 
 
@@ -68,7 +69,7 @@ def test_batches_come_in_arrow_and_turns_are_fair(client: seglog.Client, filled:
 def test_a_latest_consumer_begins_where_the_topic_ended_when_it_joined(client: seglog.Client, filled: str) -> None:
     with client.consumer(f"latest-{filled}", [filled], start="latest") as consumer:
         client.topic(filled).append(b"new", partition=2)
-        assert [record.value for record in consumer.poll(timeout=10.0)] == [b"new"]
+        assert [record.value for record in consumer.poll(timeout=HANG_SECONDS)] == [b"new"]
 
 
 def test_poll_waits_for_the_first_record(client: seglog.Client, name: str) -> None:
@@ -77,7 +78,7 @@ def test_poll_waits_for_the_first_record(client: seglog.Client, name: str) -> No
         assert consumer.poll() == []
         late = threading.Thread(target=topic.append, args=[b"late"])
         late.start()
-        assert [record.value for record in consumer.poll(timeout=30.0)] == [b"late"]
+        assert [record.value for record in consumer.poll(timeout=HANG_SECONDS)] == [b"late"]
         late.join()
 
 
@@ -123,7 +124,9 @@ def test_a_partition_that_was_truncated_and_grew_again_is_another_one(client: se
         topic.truncate(1, 50)
         for partition in (0, 1, 2):
             topic.append_batch(pa.table({"value": [b"new"] * 60}), partition=partition)
-        assert {record.partition for record in consumer.poll(timeout=10.0)} == {0}, "what stands in front comes first"
+        assert {record.partition for record in consumer.poll(timeout=HANG_SECONDS)} == {0}, (
+            "what stands in front comes first"
+        )
         for _ in range(2):
             with pytest.raises(seglog.LogTruncated, match=rf"partition 1 of topic '{filled}'.*seek") as lost:
                 consumer.poll()
@@ -202,21 +205,23 @@ def test_following_ends_where_another_log_stands_in_the_place(client: seglog.Cli
         next(tail)
 
 
-def test_two_members_share_and_nothing_is_lost_or_double(client: seglog.Client, filled: str) -> None:
+def test_two_members_share_and_nothing_is_lost_or_double(client: seglog.Client, filled: str, beats_often: None) -> None:
     group = f"pair-{filled}"
-    with client.consumer(group, [filled], session_timeout=3.0) as one:
+    with client.consumer(group, [filled], session_timeout=HANG_SECONDS) as one:
         found = one.poll(max_records=150)
-        with client.consumer(group, [filled], session_timeout=3.0) as two:
+        with client.consumer(group, [filled], session_timeout=HANG_SECONDS) as two:
             assert two.assignment == (), "the first may still be at work on all of them"
             found += until(one, lambda: len(one.assignment) == 2)
             assert client.group(group).members, "what was taken away is still its own, and can be committed"
             one.commit()
-            for _ in range(100):
-                found += one.poll(timeout=0.1) + two.poll(timeout=0.1)
+
+            def share() -> bool:
+                found.extend(one.poll(timeout=0.1) + two.poll(timeout=0.1))
                 one.commit()
                 two.commit()
-                if len(two.assignment) == 2 and len(found) >= 400:
-                    break
+                return len(two.assignment) == 2 and len(found) >= 400
+
+            waiting.until(share)
             assert {*one.assignment, *two.assignment} == {(filled, number) for number in range(4)}
     places = [(record.partition, record.offset) for record in found]
     assert sorted(places) == [(partition, offset) for partition in range(4) for offset in range(100)]
@@ -226,11 +231,8 @@ def test_two_members_share_and_nothing_is_lost_or_double(client: seglog.Client, 
 def until(consumer: Any, reached: Any) -> list[Any]:
     """Poll until something is so; return what came meanwhile."""
     found: list[Any] = []
-    for _ in range(200):
-        if reached():
-            return found
-        found += consumer.poll(timeout=0.2)
-    raise AssertionError("it never was so")
+    waiting.until(lambda: reached() or found.extend(consumer.poll(timeout=0.2)))
+    return found
 
 
 def test_a_commit_of_what_is_anothers_changes_nothing(client: seglog.Client, filled: str) -> None:
@@ -327,20 +329,19 @@ def test_a_busy_program_is_kept_alive_until_its_patience_ends() -> None:
     assert reading.silence() is None
 
 
-def test_the_background_thread_beats_while_the_program_works(client: seglog.Client, filled: str) -> None:
+def test_the_background_thread_beats_while_the_program_works(
+    client: seglog.Client, filled: str, beats_often: None
+) -> None:
     group = f"busy-{filled}"
-    with client.consumer(group, [filled], session_timeout=1.0) as consumer:
+    with client.consumer(group, [filled], session_timeout=HANG_SECONDS) as consumer:
         consumer.poll(max_records=10)
-        begun = client.group(group).members[0].seen_at
-        assert begun is not None
-        waited = threading.Event()
-        for _ in range(200):
-            seen = client.group(group).members[0].seen_at
-            if seen is not None and seen > begun + 1_500_000:
-                break
-            waited.wait(0.05)
-        else:
-            raise AssertionError("nobody beat")
+
+        def seen() -> int:
+            return client.group(group).members[0].seen_at or 0
+
+        for _ in range(3):
+            before = seen()
+            waiting.until(lambda before=before: seen() > before)
         consumer.commit()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -49,10 +50,10 @@ def test_a_consumer_gets_a_record_once_it_is_synced(unsynced_url: str, topic: st
             assert consumer.lag() == {(topic, 0): 0}
             assert consumer.poll() == []
             client.topic(topic).append(b"third", ack="durable")
-            assert [record.value for record in consumer.poll(timeout=20)] == [b"not yet", b"third"]
+            assert [record.value for record in consumer.poll(timeout=HANG_SECONDS)] == [b"not yet", b"third"]
         with client.consumer(f"g-{topic}-2", [topic], start="latest", expose="appended") as consumer:
             client.topic(topic).append(b"fourth")
-            assert [record.value for record in consumer.poll(timeout=20)] == [b"fourth"]
+            assert [record.value for record in consumer.poll(timeout=HANG_SECONDS)] == [b"fourth"]
 
 
 def test_a_consumer_whose_position_is_after_the_synced_records_waits_there(unsynced_url: str, topic: str) -> None:
@@ -61,7 +62,7 @@ def test_a_consumer_whose_position_is_after_the_synced_records_waits_there(unsyn
         with client.consumer(f"g-{topic}", [topic], expose="durable") as consumer:
             assert consumer.poll() == []
             client.topic(topic).append(b"third", ack="durable")
-            assert [record.value for record in consumer.poll(timeout=20)] == [b"third"]
+            assert [record.value for record in consumer.poll(timeout=HANG_SECONDS)] == [b"third"]
 
 
 def test_following_waits_for_the_sync(unsynced_url: str, topic: str) -> None:
@@ -83,7 +84,7 @@ def test_an_awaited_client_shows_the_same(
                 await shown.read(0, 1)
             async with await client.consumer(f"g-{topic}", [topic]) as consumer:
                 assert len(await consumer.poll()) == 1
-                polling = asyncio.create_task(consumer.poll(timeout=20))
+                polling = asyncio.create_task(consumer.poll(timeout=HANG_SECONDS))
                 await client.topic(topic, expose="appended").append(b"third", ack="durable")
                 assert [record.value for record in await polling] == [b"not yet", b"third"]
 

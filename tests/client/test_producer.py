@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import seglog
 from seglog import LogConfig, Retention
 from seglog.client.producing import Outbox, entry
+from tests.waiting import HANG_SECONDS
 
 
 def record(value: bytes) -> Any:
@@ -83,7 +84,7 @@ def test_everything_of_a_record_is_sent(client: seglog.Client, name: str) -> Non
 def test_a_lone_record_does_not_wait_for_a_batch(client: seglog.Client, name: str) -> None:
     client.create_topic(name)
     with client.producer(name, linger=0.0) as producer:
-        assert [producer.send(b"v").result(timeout=30) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
+        assert [producer.send(b"v").result(timeout=HANG_SECONDS) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
@@ -221,5 +222,5 @@ def test_a_forked_child_cannot_use_its_parents_producer(client: seglog.Client, n
         producer.send(b"v").result(30)
         child = multiprocessing.get_context("fork").Process(target=_in_a_child, args=(producer,))
         child.start()
-        child.join(30)
+        child.join(HANG_SECONDS)
         assert child.exitcode == 0

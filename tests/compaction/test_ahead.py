@@ -14,6 +14,7 @@ from seglog.compaction.window_reader import WINDOW_BYTES, KeyReader, SourceReade
 from seglog.kernels.fingerprint import fingerprint
 from seglog.parallel.ahead import ROOMS, Ahead
 from seglog.testing.internals import storage_of
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ def test_who_waits_for_a_step_makes_calls_meanwhile(monkeypatch: pytest.MonkeyPa
 
     def steps() -> Iterator[bool]:
         yield True
-        yield called.wait(60)  # occupies the only thread: the consumer of the step has to make the call
+        yield called.wait(HANG_SECONDS)  # occupies the only thread: the consumer of the step has to make the call
 
     with Ahead() as ahead:
         results = ahead.each(partial(lambda made: called.set() or made, made) for made in ahead.steps(steps()))  # type: ignore[func-returns-value] # sets it and returns what was made

@@ -32,6 +32,7 @@ from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
 from seglog.testing.faulty import WRITING, Crashed, Fault, FaultyStorage
 from seglog.testing.internals import storage_of
+from tests.waiting import HANG_SECONDS
 
 LEFT = ("store", "offsets", "times")
 STORY = "a=1 b=1 c=1 | a=2 d=1 b- | a=3 c=2 |"
@@ -201,7 +202,7 @@ def test_readers_in_other_processes_are_undisturbed(local: Any) -> None:
             log.compact()
             go_on()
             assert answer() == [7, 8]
-            assert reader.wait(20) == 0
+            assert reader.wait(HANG_SECONDS) == 0
 
 
 def test_a_view_of_this_process_is_undisturbed(shop: Any) -> None:
@@ -251,7 +252,7 @@ def test_another_process_rewrites_and_the_log_swaps(local: Any, clock: Any) -> N
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=HANG_SECONDS,
         )
         assert done.returncode == 0, done.stderr
         local.put(log, "z")

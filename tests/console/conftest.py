@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 import seglog
 from seglog import LogConfig, Retention
 from tests.browser import started
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 BEGIN = 1_700_000_000 * SECOND
 SCRIPT = b"<script>window.broken = true</script><img src=x onerror='window.broken = true'>"
+expect.set_options(timeout=1000 * HANG_SECONDS)
 NO_ANSWER = "Failed to load resource"  # the browser's own words about any status from 400 on, and about no answer
 
 
@@ -50,7 +52,7 @@ class Server:
     def stop(self, how: int = signal.SIGTERM) -> None:
         """End it and wait until it is gone."""
         self.send(how)
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=HANG_SECONDS)
 
     def send(self, how: int) -> None:
         """Send it a signal."""
@@ -65,7 +67,7 @@ class Server:
         """Make a request with a JSON body, or bytes; give the answer's JSON."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         sent = {"content": body} if isinstance(body, bytes) else {} if body is None else {"json": body}
-        answer = httpx.request(method, self.url + path, headers=headers, timeout=30, **sent)
+        answer = httpx.request(method, self.url + path, headers=headers, timeout=HANG_SECONDS, **sent)
         answer.raise_for_status()
         return answer.json()
 
@@ -155,7 +157,7 @@ def shared(browser: Browser, server: Server) -> Iterator[Console]:
 
 def _context(browser: Browser, **options: Any) -> BrowserContext:
     made = browser.new_context(timezone_id="UTC", **{"viewport": {"width": 1280, "height": 800}, **options})
-    made.set_default_timeout(10_000)
+    made.set_default_timeout(1000 * HANG_SECONDS)
     return made
 
 

@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 import seglog
 from seglog.server.rights.access import new_token
 from tests.console.conftest import Console, Server
+from tests.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -62,7 +63,9 @@ def test_a_tail_ends_by_itself_with_what_came(page):
     operation.locator("summary").first.click()
     operation.get_by_label("topic", exact=True).fill("orders")
     operation.get_by_role("button", name="Send").click()
-    expect(operation.get_by_role("status", name="Answer")).to_contain_text("ended after 5 s", timeout=30_000)
+    expect(operation.get_by_role("status", name="Answer")).to_contain_text(
+        "ended after 5 s", timeout=1000 * HANG_SECONDS
+    )
 
 
 def test_a_token_is_sent_with_requests(browser, tmp_path, open_console):

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 import seglog
 from tests.console.conftest import Console, Server
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,15 +42,15 @@ def test_the_lag_of_a_group_is_drawn_and_follows_the_server(
     console = open_console(read_by_a_group)
     page = console.go("groups/billing")
     lag = page.get_by_role("img", name=re.compile("^Lag, in records, now orders: 7$"))
-    expect(lag).to_be_visible(timeout=30_000)
+    expect(lag).to_be_visible(timeout=1000 * HANG_SECONDS)
     read_by_a_group.append(b"11", partition=0)
-    expect(page.get_by_role("img", name=re.compile("now orders: 8$"))).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("img", name=re.compile("now orders: 8$"))).to_be_visible(timeout=1000 * HANG_SECONDS)
     chart = page.locator("seglog-chart").first
     assert chart.evaluate(PAINTED)
     assert len(chart.evaluate("chart => chart.value.series[0].points")) >= 2
     offsets = {"offsets": {"orders": {"0": 6, "1": 5}}}
-    httpx.post(f"{read_by_a_group.url}/groups/billing/offsets", json=offsets, timeout=30).raise_for_status()
-    expect(page.get_by_role("img", name=re.compile("now orders: 0$"))).to_be_visible(timeout=30_000)
+    httpx.post(f"{read_by_a_group.url}/groups/billing/offsets", json=offsets, timeout=HANG_SECONDS).raise_for_status()
+    expect(page.get_by_role("img", name=re.compile("now orders: 0$"))).to_be_visible(timeout=1000 * HANG_SECONDS)
     points = (
         page.locator("seglog-chart").nth(1).evaluate("chart => chart.value.series[0].points.map((one) => one.value)")
     )
@@ -61,7 +62,7 @@ def test_a_topics_page_shows_what_was_appended_and_its_groups(
 ) -> None:
     console = open_console(read_by_a_group, color_scheme="dark", viewport={"width": 390, "height": 800})
     page = console.go("topics/orders/rates")
-    expect(page.locator("seglog-chart")).to_have_count(3, timeout=30_000)
+    expect(page.locator("seglog-chart")).to_have_count(3, timeout=1000 * HANG_SECONDS)
     read_by_a_group.append(b"more", partition=1)
     appended = page.locator("seglog-chart").first
     page.wait_for_function(

@@ -11,8 +11,9 @@ from playwright.sync_api import expect
 
 import seglog
 from tests.console.conftest import Console, Server
-from tests.kafka.conftest import connected, until
+from tests.kafka.conftest import connected
 from tests.kafka.transactional import TransactionalConfluent
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import SCRIPT, Console, Server
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,7 @@ def test_records_are_found_by_key(console: Console, server: Server) -> None:
 def test_paging_both_ways_passes_every_record_once_over_the_gaps_of_compaction(
     console: Console, server: Server
 ) -> None:
-    answer = httpx.get(f"{server.url}/topics/orders/partitions/0/records?max_records=1000")
+    answer = httpx.get(f"{server.url}/topics/orders/partitions/0/records?max_records=1000", timeout=HANG_SECONDS)
     there = [json.loads(line)["offset"] for line in answer.text.splitlines()]
     assert len(there) < there[-1], "compaction left no gaps"
     page = console.go("topics/orders/records?partition=0")
@@ -194,7 +195,7 @@ def test_a_record_appended_over_http_appears_in_the_live_tail(console: Console, 
 def test_the_lag_of_a_group_is_right_and_changes(console: Console, server: Server) -> None:
     def commit(offset: int) -> None:
         offsets = {"offsets": {"orders": {"1": offset}}}
-        httpx.post(f"{server.url}/groups/billing/offsets", json=offsets).raise_for_status()
+        httpx.post(f"{server.url}/groups/billing/offsets", json=offsets, timeout=HANG_SECONDS).raise_for_status()
 
     page = console.go("groups/billing")
     behind = server.ask("GET", "/topics/orders")["partition_states"][1]["next_offset"] - 100

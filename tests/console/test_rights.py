@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 import seglog
 from seglog.server.rights.access import new_token
 from tests.console.conftest import Console, Server
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, 
 
 def asked(server: Server, token: str | None) -> httpx.Response:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    return httpx.get(f"{server.url}/access", headers=headers, timeout=30)
+    return httpx.get(f"{server.url}/access", headers=headers, timeout=HANG_SECONDS)
 
 
 def test_a_token_sees_its_own_rights_and_only_an_operator_sees_those_of_others(guarded):

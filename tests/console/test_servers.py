@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console.conftest import Console, Server
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +60,7 @@ def test_a_leader_shows_its_copies_and_a_copy_its_leader_with_their_lag(
     copy.send(signal.SIGCONT)
     expect(section).to_contain_text("up to date")
     leader.stop()
-    expect(theirs.locator(".follows")).to_contain_text("leader not reached", timeout=30_000)
+    expect(theirs.locator(".follows")).to_contain_text("leader not reached", timeout=1000 * HANG_SECONDS)
     expect(theirs.get_by_role("alert").first).to_contain_text("is the server running?")
     for one in (page, theirs):
         assert one.evaluate("document.documentElement.scrollWidth <= innerWidth")

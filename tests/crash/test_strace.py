@@ -26,6 +26,7 @@ from tests.crash.programs.ledger import Ledger
 from tests.crash.programs.log_story import STORY
 from tests.crash.programs.log_writer import config_of
 from tests.crash.programs.zygote import Child, Zygote, environment
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,10 +96,10 @@ class Strace:
         if self._process.poll() is None:
             self._process.terminate()
         try:
-            self._process.communicate(timeout=20)
+            self._process.communicate(timeout=HANG_SECONDS)
         except subprocess.TimeoutExpired:  # it waits for a thread of a process that an injected SIGKILL has ended
             self._process.kill()
-            self._process.communicate(timeout=60)
+            self._process.communicate(timeout=HANG_SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +252,7 @@ def append_lines(root: Path, inject: list[str]) -> tuple[list[int], int]:
         input=b"\n".join(LINES),
         check=False,
         capture_output=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         env=environment(PYTHONDONTWRITEBYTECODE="1"),
     )
     if b"ptrace" in ended.stderr and not ended.stdout:

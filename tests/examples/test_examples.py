@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 import seglog
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from tests.proofs import Tell
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.no_cover
 
 def run(program: str, *words: object) -> str:
     command = [sys.executable, str(EXAMPLES / program), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from seglog.format.once import once
+from tests.waiting import HANG_SECONDS
 
 
 class Asked:
@@ -17,7 +18,7 @@ class Asked:
         """Return a new object."""
         self.computed += 1
         if self.together is not None:
-            self.together.wait(10)
+            self.together.wait(HANG_SECONDS)
         return object()
 
 

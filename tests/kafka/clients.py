@@ -10,8 +10,7 @@ import aiokafka
 import confluent_kafka
 
 import kafka as kafka_python
-
-SECONDS = 30.0
+from tests.waiting import HANG_SECONDS
 
 
 class Sent(NamedTuple):
@@ -63,7 +62,7 @@ class Confluent:
                 headers=list(one.headers),
                 on_delivery=lambda error, message: found.append(error or message.offset()),
             )
-        assert producer.flush(SECONDS) == 0, "not everything was delivered"
+        assert producer.flush(HANG_SECONDS) == 0, "not everything was delivered"
         errors = [one for one in found if isinstance(one, confluent_kafka.KafkaError)]
         if errors:
             raise confluent_kafka.KafkaException(errors[0])
@@ -74,7 +73,7 @@ class Confluent:
             {**self.config, "group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error"}
         )
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, start)])
-        found, ends = [], time.monotonic() + SECONDS
+        found, ends = [], time.monotonic() + HANG_SECONDS
         while len(found) < count:
             message = consumer.poll(1.0)
             assert time.monotonic() < ends, f"{len(found)} of {count} records"
@@ -126,14 +125,14 @@ class KafkaPython:
             )
             for one in records
         ]
-        producer.flush(SECONDS)
-        found = [one.get(SECONDS).offset for one in waiting]
+        producer.flush(HANG_SECONDS)
+        found = [one.get(HANG_SECONDS).offset for one in waiting]
         producer.close()
         return found
 
     def consume(self, topic: str, count: int, *, partition: int = 0, start: int = 0) -> list[Got]:
         consumer = kafka_python.KafkaConsumer(
-            **self.config, group_id=None, auto_offset_reset="none", consumer_timeout_ms=SECONDS * 1000
+            **self.config, group_id=None, auto_offset_reset="none", consumer_timeout_ms=HANG_SECONDS * 1000
         )
         place = kafka_python.TopicPartition(topic, partition)
         consumer.assign([place])
@@ -181,7 +180,7 @@ class AioKafka:
                 ]
                 return [-1 if one is None else one.offset for one in await asyncio.gather(*waiting)]
 
-        return asyncio.run(asyncio.wait_for(send(), SECONDS))
+        return asyncio.run(asyncio.wait_for(send(), HANG_SECONDS))
 
     def consume(self, topic: str, count: int, *, partition: int = 0, start: int = 0) -> list[Got]:
         async def read() -> list[Got]:
@@ -199,7 +198,7 @@ class AioKafka:
                 await consumer.stop()
             return found
 
-        return asyncio.run(asyncio.wait_for(read(), SECONDS))
+        return asyncio.run(asyncio.wait_for(read(), HANG_SECONDS))
 
 
 CLIENTS = {"confluent-kafka": Confluent, "kafka-python": KafkaPython, "aiokafka": AioKafka}

@@ -6,7 +6,6 @@ import re
 import socket
 import struct
 from contextlib import closing, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -14,8 +13,8 @@ import pytest
 
 from seglog.client import Client
 from seglog.kafka.wire.buffers import Reader, Writer
-from tests import waiting
 from tests.conftest import Served
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -102,7 +101,7 @@ class Raw:
 def connected(address: str) -> Iterator[Raw]:
     """Give a connection to a broker, host:port."""
     host, port = address.rsplit(":", 1)
-    with closing(socket.create_connection((host, int(port)), timeout=30)) as opened:
+    with closing(socket.create_connection((host, int(port)), timeout=HANG_SECONDS)) as opened:
         yield Raw(opened)
 
 
@@ -141,6 +140,3 @@ def topic(kafka: KafkaServer, name: str) -> str:
     with Client(kafka.url) as http:
         http.create_topic(name, partitions=2)
     return name
-
-
-until = partial(waiting.until, seconds=20.0)

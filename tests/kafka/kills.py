@@ -29,15 +29,15 @@ import pyarrow as pa
 
 from seglog.client import Client
 from seglog.topic.broker import Broker
-from tests.kafka.conftest import KafkaServer, until
+from tests.kafka.conftest import KafkaServer
 from tests.kafka.transactional import TransactionalAioKafka, TransactionalConfluent
+from tests.waiting import HANG_SECONDS, until
 
 POSITIONS = "positions"  # whose offsets the transactions commit: the number of the transaction
 MOST = 200_000
 ROWS = 20  # of a transaction in each partition
 BATCH = 50
 KILL_SECONDS = 2.0, 5.0
-FINISH_SECONDS = 120  # a client that hangs is given up after its own limit of 35 s
 
 
 class Load(threading.Thread):
@@ -58,7 +58,7 @@ class Load(threading.Thread):
 
     def stop(self) -> None:
         self.ending.set()
-        self.join(120)
+        self.join(HANG_SECONDS)
         assert not self.is_alive(), f"{self.name} hangs"
         if self.error is not None:
             raise self.error
@@ -188,7 +188,7 @@ class Transactional:
 
     def finish(self) -> None:
         """Commit one more transaction: what was open before is ended then."""
-        until(lambda: self.work() or self.outcomes.get(self.number) == "committed", seconds=FINISH_SECONDS)
+        until(lambda: self.work() or self.outcomes.get(self.number) == "committed", seconds=HANG_SECONDS)
 
     def check(self, kafka: KafkaServer) -> dict[str, int]:
         parts = [Counter(values(kafka, self.topic, partition)) for partition in range(2)]

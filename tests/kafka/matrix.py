@@ -32,6 +32,7 @@ from tests.kafka.clients import AioKafka, Confluent, KafkaPython, Sent
 from tests.kafka.conftest import KafkaServer
 from tests.kafka.programs_run import GO, HAS_NONE, try_go, try_java, try_kcat
 from tests.kafka.transactional import TransactionalAioKafka, TransactionalConfluent, TransactionalKafkaPython
+from tests.waiting import HANG_SECONDS
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "kafka.md"
@@ -40,7 +41,6 @@ NEEDS = {"transactional": 24, "new group protocol": 68}  # AddPartitionsToTxn, C
 NOT_OFFERED = "not offered"
 COUNT = 100
 RECORDS = [Sent(b"%d" % number, b"k") for number in range(COUNT)]
-SECONDS = 30.0
 
 Feature = Callable[[str, str], object]
 """Uses a feature of the broker at an address, with a topic; raises if it does not work."""
@@ -48,14 +48,14 @@ Feature = Callable[[str, str], object]
 
 def _confluent_admin(address: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(SECONDS)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(HANG_SECONDS)
 
 
 def _confluent_group(address: str, topic: str, protocol: str = "classic") -> None:
     given = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "log_level": 0, "group.protocol": protocol}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": f"{protocol}-{topic}", **given})
     consumer.subscribe([topic])
-    got, ends = 0, time.monotonic() + SECONDS
+    got, ends = 0, time.monotonic() + HANG_SECONDS
     while got < COUNT and time.monotonic() < ends:
         got += len(consumer.consume(COUNT, 0.5))
     consumer.commit(asynchronous=False)
@@ -70,7 +70,7 @@ def _python_admin(address: str, topic: str) -> None:
 
 
 def _python_group(address: str, topic: str) -> None:
-    given = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "consumer_timeout_ms": SECONDS * 1000}
+    given = {"auto_offset_reset": "earliest", "enable_auto_commit": False, "consumer_timeout_ms": HANG_SECONDS * 1000}
     consumer = kafka_python.KafkaConsumer(topic, bootstrap_servers=address, group_id=f"g-{topic}", **given)
     for _ in range(COUNT):
         next(consumer)
@@ -85,7 +85,7 @@ def _aio_admin(address: str, topic: str) -> None:
         await admin.create_topics([AioTopic(topic, 1, 1)])
         await admin.close()
 
-    asyncio.run(asyncio.wait_for(create(), SECONDS))
+    asyncio.run(asyncio.wait_for(create(), HANG_SECONDS))
 
 
 def _aio_group(address: str, topic: str) -> None:
@@ -98,7 +98,7 @@ def _aio_group(address: str, topic: str) -> None:
         await consumer.commit()
         await consumer.stop()
 
-    asyncio.run(asyncio.wait_for(read(), SECONDS))
+    asyncio.run(asyncio.wait_for(read(), HANG_SECONDS))
 
 
 def _transactional(kind: type) -> Feature:

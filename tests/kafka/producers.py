@@ -10,6 +10,7 @@ from seglog.kafka.records.layout import TRANSACTIONAL
 from seglog.kafka.wire.buffers import Reader
 from tests.kafka.conftest import body_of, connected
 from tests.kafka.test_record_batches import kio_batch
+from tests.waiting import HANG_SECONDS
 
 VERSION = 8  # of the Produce requests here
 
@@ -82,7 +83,7 @@ class RawProducer(Raw):
 class RawTransactional(Raw):
     """A transactional producer. version: of its requests."""
 
-    def __init__(self, kafka, name, timeout_ms=60_000, version=2):
+    def __init__(self, kafka, name, timeout_ms=1000 * HANG_SECONDS, version=2):
         super().__init__(kafka, 1, name, timeout_ms)
         self.version = version
 

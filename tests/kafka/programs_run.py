@@ -14,16 +14,16 @@ from pathlib import Path
 from uuid import uuid4
 
 from tests.tools import find
+from tests.waiting import HANG_SECONDS
 
 HERE = Path(__file__).parent / "programs"
 GO = {"franz-go": "franz_go", "sarama": "sarama"}
-SECONDS = 300.0
 COUNT = 100
 HAS_NONE = "has none"
 """What the table shows for a feature that a client does not have."""
 
 
-def run(command: Sequence[object], *, given: str = "", seconds: float = SECONDS) -> str:
+def run(command: Sequence[object], *, given: str = "", seconds: float = HANG_SECONDS) -> str:
     """Return what a program prints. Raises if it fails."""
     done = subprocess.run(
         [str(word) for word in command], input=given, capture_output=True, text=True, timeout=seconds, check=False
@@ -67,7 +67,7 @@ def classpath() -> str:
         return found.read_text().strip()
 
 
-def java(*words: object, seconds: float = SECONDS) -> str:
+def java(*words: object, seconds: float = HANG_SECONDS) -> str:
     """Run a class of the jars, or a source file with them; return what it prints. Needs a JDK."""
     return run([find("java"), "-Xmx256m", "-cp", classpath(), *words], seconds=seconds)
 

@@ -29,7 +29,7 @@ from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, RANGES, SETTINGS, 
 from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS, DESCRIBE_CLUSTER
 from seglog.server.settings import Limits
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import until
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
 from seglog.topic.broker import Broker, transactions_of
 from seglog.topic.transactions.journal import Journal
-from tests.kafka.conftest import until
 from tests.kafka.producers import RawTransactional
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

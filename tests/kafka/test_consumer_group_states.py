@@ -19,6 +19,7 @@ from seglog.kafka.groups.consumer_member import JOIN, LEAVE_FOR_NOW, Answer, Bea
 from seglog.kafka.groups.range_assignment import assign_ranges
 from seglog.kafka.groups.room import Room
 from seglog.topic.groups.assignment import assign
+from tests.waiting import HANG_SECONDS
 
 ROOM = 1_000_000
 
@@ -85,7 +86,7 @@ def told(story: Callable[[ConsumerGroup, list[ConsumerGroup]], Coroutine[Any, An
         forgotten: list[ConsumerGroup] = []
         group = ConsumerGroup("g", forgotten.append, Room(ROOM))
         try:
-            await asyncio.wait_for(story(group, forgotten), 20)
+            await asyncio.wait_for(story(group, forgotten), HANG_SECONDS)
         finally:
             group.close()
 

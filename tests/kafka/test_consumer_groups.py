@@ -17,8 +17,8 @@ from seglog.kafka.messages.core import FETCH, METADATA
 from seglog.kafka.messages.groups import JOIN_GROUP, LEAVE_GROUP, OFFSET_COMMIT, OFFSET_DELETE, OFFSET_FETCH
 from seglog.kafka.wire.schema import NO_UUID
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import until
 from tests.kafka.test_groups import values_of
+from tests.waiting import until
 
 RECORDS = 10
 PARTITIONS = 4

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 import seglog
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import until
 from tests.kafka.producers import RawProducer, stored
+from tests.waiting import HANG_SECONDS, until
 
 OK, TOO_FEW, TOO_FEW_AFTER_APPEND = 0, 19, 20
 CONFIG = "min.insync.replicas"
@@ -44,7 +44,7 @@ def mirroring(leader, target):
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-        process.wait(20)
+        process.wait(HANG_SECONDS)
 
 
 def copied(target):

@@ -21,9 +21,10 @@ from seglog.testing import kafka as testing
 from seglog.testing.internals import state_of
 from seglog.testing.kafka import KafkaBroker
 from seglog.topic.idempotency.memory import OnceWindow
-from tests.kafka.conftest import Raw, connected, until
+from tests.kafka.conftest import Raw, connected
 from tests.kafka.producers import RawProducer, batch_of, produce_of, produced
 from tests.tls import TlsPeer, server_context
+from tests.waiting import HANG_SECONDS, until
 
 pytest_plugins = ["seglog.testing.kafka_fixtures"]
 KEYS = 10
@@ -140,7 +141,7 @@ def _client_tls():
 
 def _tls(kafka, context):
     host, port = kafka.address.rsplit(":", 1)
-    return Raw(context.wrap_socket(socket.create_connection((host, int(port)), timeout=30)))
+    return Raw(context.wrap_socket(socket.create_connection((host, int(port)), timeout=HANG_SECONDS)))
 
 
 def _answered(kafka, context, body):

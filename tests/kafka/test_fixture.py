@@ -12,6 +12,7 @@ import seglog
 from seglog.errors import ConfigError
 from seglog.testing.kafka import KafkaBroker
 from tests.kafka.clients import CLIENTS, Confluent, Sent
+from tests.waiting import HANG_SECONDS
 
 pytest_plugins = ["seglog.testing.kafka_fixtures"]
 
@@ -59,6 +60,6 @@ def test_a_broker_that_stops_closes_connections_that_it_has_just_accepted():
             with KafkaBroker() as kafka:
                 host, port = kafka.address.split(":")
                 for _ in range(10):
-                    clients.enter_context(socket.create_connection((host, int(port))))
+                    clients.enter_context(socket.create_connection((host, int(port)), timeout=HANG_SECONDS))
             del kafka
             gc.collect()  # a socket that is open still is reported, and fails the test

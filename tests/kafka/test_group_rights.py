@@ -20,6 +20,7 @@ from seglog.kafka.messages.groups import (
 )
 from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.kafka.test_security import tokens_in
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tests.kafka.conftest import Raw
 
 PROTOCOLS = [{"name": "range", "metadata": bytes(10)}]
-TIMES = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 100}
+TIMES = dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms"), 1000 * HANG_SECONDS)
 JOINED = {"protocol_type": "consumer", "protocols": PROTOCOLS, **TIMES}
 PLACE = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
 COMMIT = {"topics": [{"name": "default", "partitions": [PLACE]}]}

@@ -17,6 +17,7 @@ from seglog.kafka.groups.member import SyncWish, Wish
 from seglog.kafka.groups.room import Room
 from seglog.server.runtime.workers import Workers
 from seglog.topic.groups import Groups
+from tests.waiting import HANG_SECONDS
 
 
 def _wish(member: str = "", instance: str | None = None, *, session: float = 30.0) -> Wish:
@@ -30,7 +31,7 @@ def _told(story: Callable[[Group, list[Group]], Coroutine[Any, Any, None]]) -> N
         forgotten: list[Group] = []
         group = Group("g", forgotten.append, Room(1_000_000))
         try:
-            await asyncio.wait_for(story(group, forgotten), 20)
+            await asyncio.wait_for(story(group, forgotten), HANG_SECONDS)
         finally:
             group.close()
 
@@ -176,5 +177,5 @@ def _with_groups(story: Callable[[Groups, Workers], Coroutine[Any, Any, None]]) 
     with Broker(MemoryStorage()) as broker:
         broker.create_topic("t")
         workers = Workers("group", 2, 10)
-        asyncio.run(asyncio.wait_for(story(broker.groups, workers), 20))
+        asyncio.run(asyncio.wait_for(story(broker.groups, workers), HANG_SECONDS))
         workers.close()

@@ -24,7 +24,7 @@ from seglog.kafka.messages.groups import (
     SYNC_GROUP,
 )
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import until
+from tests.waiting import HANG_SECONDS, until
 
 
 def consumer(kafka, group, **options):
@@ -42,9 +42,9 @@ def consumer(kafka, group, **options):
 
 
 def values_of(found, count):
-    got, ends = [], time.monotonic() + 30
+    got, ends = [], time.monotonic() + HANG_SECONDS
     while len(got) < count:
-        assert time.monotonic() < ends
+        assert time.monotonic() < ends, f"{len(got)} of {count} records"
         message = found.poll(0.2)
         if message is not None and not message.error():
             got.append(message.value())
@@ -116,7 +116,11 @@ def test_kafka_python_and_aiokafka_continue_where_librdkafka_committed(kafka, to
     client = Confluent(kafka.address)
     client.produce(topic, [Sent(b"for kafka-python")], partition=1)
     second = kafka_python.KafkaConsumer(
-        topic, bootstrap_servers=kafka.address, group_id=group, enable_auto_commit=False, consumer_timeout_ms=20_000
+        topic,
+        bootstrap_servers=kafka.address,
+        group_id=group,
+        enable_auto_commit=False,
+        consumer_timeout_ms=HANG_SECONDS * 1000,
     )
     assert next(second).value == b"for kafka-python"
     second.commit()
@@ -126,7 +130,7 @@ def test_kafka_python_and_aiokafka_continue_where_librdkafka_committed(kafka, to
     async def read():
         third = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=kafka.address, group_id=group)
         await third.start()
-        found = await asyncio.wait_for(third.getone(), 20)
+        found = await asyncio.wait_for(third.getone(), HANG_SECONDS)
         await third.commit()
         await third.stop()
         return found.value
@@ -248,7 +252,7 @@ def test_a_member_of_the_newest_versions_gets_the_protocol_with_its_answers(kafk
 
 def test_a_static_member_restarts_without_a_rebalance(kafka, topic):
     group = f"g-{topic}"
-    options = {"group.instance.id": "one", "session.timeout.ms": 10_000}
+    options = {"group.instance.id": "one", "session.timeout.ms": 1000 * HANG_SECONDS}
     other = consumer(kafka, group, **{"group.instance.id": "two"})
     first = consumer(kafka, group, **options)
     for one in (other, first):

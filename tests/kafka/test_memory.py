@@ -16,8 +16,9 @@ from seglog.kafka import codes
 from seglog.kafka.messages.core import FETCH
 from seglog.kafka.requests.fetch import WITHOUT_ROOM
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import body_of, until
+from tests.kafka.conftest import body_of
 from tests.tls import TlsPeer
+from tests.waiting import HANG_SECONDS, until
 
 MIB = 1024 * 1024
 METRIC = 'seglog_memory_bytes{kind="answers"}'
@@ -106,6 +107,6 @@ def test_health_is_degraded_while_produced_records_find_no_space(own_kafka):
     client = Confluent(kafka.address, retries=0)
     with pytest.raises(confluent_kafka.KafkaException):
         client.produce("default", [Sent(b"v" * 200_000)])
-    assert httpx.get(f"{kafka.url}/health").json()["status"] == "degraded"
+    assert httpx.get(f"{kafka.url}/health", timeout=HANG_SECONDS).json()["status"] == "degraded"
     client.produce("default", [Sent(b"v")])
-    assert httpx.get(f"{kafka.url}/health").json()["status"] == "ok"
+    assert httpx.get(f"{kafka.url}/health", timeout=HANG_SECONDS).json()["status"] == "ok"

@@ -25,8 +25,9 @@ from seglog.server.settings import Limits, Settings
 from seglog.testing import kafka as testing
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
-from tests.kafka.conftest import Raw, connected, until
+from tests.kafka.conftest import Raw, connected
 from tests.kafka.producers import VERSION, batch_of, produce_of, produced
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ class Held(FaultyStorage):
     def meet(self, operation: str, name: str, spill: Any = None) -> None:
         if operation == "datasync" and ".store" in name:
             self.reached.set()
-            assert self.gate.wait(60)
+            assert self.gate.wait(HANG_SECONDS)
         super().meet(operation, name, spill)
 
     @property
@@ -129,7 +130,7 @@ def is_silent(kafka: KafkaBroker, raw: Raw) -> bool:
     except BlockingIOError:
         return True
     finally:
-        raw.socket.settimeout(30)
+        raw.socket.settimeout(HANG_SECONDS)
 
 
 def test_batches_are_appended_while_others_wait_and_share_a_sync(kafka: KafkaBroker, storage: Held, raw: Raw) -> None:
@@ -370,13 +371,13 @@ def test_the_next_sync_does_not_wait_until_the_server_has_answered(kafka: KafkaB
     storage.reached.clear()
     before = storage.syncs
     send(raw, 1)
-    assert storage.reached.wait(60)
+    assert storage.reached.wait(HANG_SECONDS)
     send(raw, 2)
     until(lambda: log_of(kafka).next_offset == 2)
     blocked, release = threading.Event(), threading.Event()
-    kafka._loop.call_soon_threadsafe(lambda: (blocked.set(), release.wait(60)))
+    kafka._loop.call_soon_threadsafe(lambda: (blocked.set(), release.wait(HANG_SECONDS)))
     try:
-        assert blocked.wait(60)
+        assert blocked.wait(HANG_SECONDS)
         storage.gate.set()
         until(lambda: storage.syncs == before + 2)
     finally:

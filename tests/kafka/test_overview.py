@@ -20,11 +20,11 @@ from seglog.kafka.messages.core import API_VERSIONS
 from seglog.kafka.messages.groups import JOIN_GROUP, SYNC_GROUP
 from seglog.server.overview import MOST_LISTED, MOST_TEXT
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import until
 from tests.kafka.test_consumer_groups import member as new_member
 from tests.kafka.test_groups import consumer
 from tests.kafka.test_security import tokens_in
 from tests.kafka.transactional import TransactionalConfluent
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

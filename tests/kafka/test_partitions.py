@@ -10,7 +10,7 @@ import kafka as kafka_python
 from seglog.client import Client
 from seglog.kafka.messages.admin import CREATE_PARTITIONS, DELETE_RECORDS
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import until
+from tests.waiting import until
 
 
 @pytest.fixture

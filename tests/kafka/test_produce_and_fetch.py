@@ -10,6 +10,7 @@ from seglog import LogConfig, Retention
 from seglog.client import Client
 from seglog.kafka.messages.core import FETCH, OFFSET_FOR_LEADER_EPOCH
 from tests.kafka.clients import CLIENTS, Confluent, Sent
+from tests.waiting import HANG_SECONDS
 
 BORN = 1_700_000_000_123
 RECORDS = [
@@ -73,7 +74,7 @@ def test_an_idempotency_key_of_http_is_no_header_for_kafka(kafka, client, name):
 
 def test_a_consumer_waits_for_the_next_record(kafka, client, name):
     client.produce(name, RECORDS[:1])
-    with httpx.Client(base_url=kafka.url) as http:
+    with httpx.Client(base_url=kafka.url, timeout=HANG_SECONDS) as http:
         http.post(f"/topics/{name}/records", content=b"later").raise_for_status()
         assert client.consume(name, 2)[1].value == b"later"
 

@@ -16,8 +16,9 @@ from seglog.kafka.messages.core import METADATA
 from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from seglog.server.rights.access import new_token
 from tests.kafka.clients import AioKafka, Confluent, KafkaPython, Sent
-from tests.kafka.conftest import KafkaServer, until
+from tests.kafka.conftest import KafkaServer
 from tests.tls import certify
+from tests.waiting import HANG_SECONDS, until
 
 
 def tokens_in(path, **rights):
@@ -102,7 +103,7 @@ def test_rights_are_those_of_the_token(guarded):
 def test_a_group_that_a_token_owns_is_its_own(guarded):
     consumer = confluent_kafka.Consumer(options_of(guarded, "other", **{"group.id": "mine"}))
     with pytest.raises(KafkaException) as caught:
-        consumer.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=10)
+        consumer.committed([confluent_kafka.TopicPartition("orders", 0)], timeout=HANG_SECONDS)
     assert caught.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
     consumer.close()
 
@@ -136,7 +137,7 @@ def test_without_authentication_nothing_is_answered(own_kafka, tmp_path):
 def test_a_server_without_tokens_accepts_any_password(kafka):
     options = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "log_level": 0}
     client = AdminClient({"bootstrap.servers": kafka.address, "sasl.username": "a", "sasl.password": "b", **options})
-    assert "default" in client.list_topics(timeout=10).topics
+    assert "default" in client.list_topics(timeout=HANG_SECONDS).topics
 
 
 def test_connections_without_a_handshake_are_counted(guarded, own_kafka, tmp_path):
@@ -144,7 +145,8 @@ def test_connections_without_a_handshake_are_counted(guarded, own_kafka, tmp_pat
     kafka = own_kafka("--tls-cert", guarded.certificate, "--tls-key", key, "--connections", "4")
     with ExitStack() as stack:
         silent = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", kafka.kafka_port), timeout=5)) for _ in range(8)
+            stack.enter_context(socket.create_connection(("127.0.0.1", kafka.kafka_port), timeout=HANG_SECONDS))
+            for _ in range(8)
         ]
         refused = [one for one in silent if _is_closed_at_once(one)]
         assert silent[4:] == refused

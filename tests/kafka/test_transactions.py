@@ -15,11 +15,11 @@ from seglog.storage import MemoryStorage
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
 from tests.kafka.clients import Confluent, Sent
-from tests.kafka.conftest import until
 from tests.kafka.producers import RawTransactional, stored
 from tests.kafka.test_hostile import Limited
 from tests.kafka.transactional import TRANSACTIONAL as CLIENTS
 from tests.kafka.transactional import TransactionalConfluent
+from tests.waiting import until
 
 OK = 0
 

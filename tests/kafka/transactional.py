@@ -13,7 +13,8 @@ import aiokafka
 import confluent_kafka
 
 import kafka as kafka_python
-from tests.kafka.clients import SECONDS, AioKafka, Confluent, KafkaPython
+from tests.kafka.clients import AioKafka, Confluent, KafkaPython
+from tests.waiting import HANG_SECONDS
 
 
 def _in_time(call: Callable[[], object]) -> None:
@@ -34,7 +35,7 @@ def _in_time(call: Callable[[], object]) -> None:
 
     threading.Thread(target=run, daemon=True).start()
     try:
-        error = done.get(timeout=SECONDS + 5)
+        error = done.get(timeout=HANG_SECONDS + 5)
     except queue.Empty:
         raise TimeoutError("the client does not return") from None
     if error is not None:
@@ -44,12 +45,12 @@ def _in_time(call: Callable[[], object]) -> None:
 class TransactionalConfluent:
     """confluent-kafka."""
 
-    def __init__(self, address: str, name: str, *, timeout_ms: int = 60_000) -> None:
+    def __init__(self, address: str, name: str, *, timeout_ms: int = 1000 * HANG_SECONDS) -> None:
         self.address, given = address, {"bootstrap.servers": address, "log_level": 0}
         options = {"transactional.id": name, "transaction.timeout.ms": timeout_ms, "linger.ms": 1}
-        options |= {"reconnect.backoff.max.ms": 100, "message.timeout.ms": min(timeout_ms, 30_000)}
+        options |= {"reconnect.backoff.max.ms": 100, "message.timeout.ms": timeout_ms}
         self.producer = confluent_kafka.Producer({**given, **options})
-        self.producer.init_transactions(SECONDS)
+        self.producer.init_transactions(HANG_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -64,22 +65,22 @@ class TransactionalConfluent:
         self.producer.produce(topic, value, partition=partition)
 
     def flush(self) -> None:
-        self.producer.flush(SECONDS)
+        self.producer.flush(HANG_SECONDS)
 
     def send_offsets(self, group: str, topic: str, partition: int, offset: int) -> None:
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.address, "group.id": group, "log_level": 0})
         named = [confluent_kafka.TopicPartition(topic, partition, offset)]
         group_now = consumer.consumer_group_metadata()
         try:
-            _in_time(lambda: self.producer.send_offsets_to_transaction(named, group_now, SECONDS))
+            _in_time(lambda: self.producer.send_offsets_to_transaction(named, group_now, HANG_SECONDS))
         finally:
             consumer.close()
 
     def end(self, *, commit: bool) -> None:
         if commit:
-            self.producer.commit_transaction(SECONDS)
+            self.producer.commit_transaction(HANG_SECONDS)
         else:
-            self.producer.abort_transaction(SECONDS)
+            self.producer.abort_transaction(HANG_SECONDS)
 
     def committed(self, topic: str, count: int, partition: int = 0) -> list[bytes | None]:
         reader = Confluent(self.address, **{"isolation.level": "read_committed"})
@@ -89,7 +90,7 @@ class TransactionalConfluent:
 class TransactionalKafkaPython:
     """kafka-python."""
 
-    def __init__(self, address: str, name: str, *, timeout_ms: int = 60_000) -> None:
+    def __init__(self, address: str, name: str, *, timeout_ms: int = 1000 * HANG_SECONDS) -> None:
         self.address = address
         options = {"transactional_id": name, "transaction_timeout_ms": timeout_ms, "linger_ms": 1}
         self.producer = kafka_python.KafkaProducer(bootstrap_servers=address, **options)
@@ -108,7 +109,7 @@ class TransactionalKafkaPython:
         self.producer.send(topic, value, partition=partition)
 
     def flush(self) -> None:
-        self.producer.flush(SECONDS)
+        self.producer.flush(HANG_SECONDS)
 
     def send_offsets(self, group: str, topic: str, partition: int, offset: int) -> None:
         place = kafka_python.TopicPartition(topic, partition)
@@ -129,7 +130,7 @@ class TransactionalKafkaPython:
 class TransactionalAioKafka:
     """aiokafka, whose event loop runs during each call."""
 
-    def __init__(self, address: str, name: str, *, timeout_ms: int = 60_000) -> None:
+    def __init__(self, address: str, name: str, *, timeout_ms: int = 1000 * HANG_SECONDS) -> None:
         self.address = address
         self._runner = asyncio.Runner()
 
@@ -152,7 +153,7 @@ class TransactionalAioKafka:
 
     def _call(self, work: Any) -> Any:
         async def limited() -> Any:
-            return await asyncio.wait_for(work, SECONDS)
+            return await asyncio.wait_for(work, HANG_SECONDS)
 
         return self._runner.run(limited())
 

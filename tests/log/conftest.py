@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,11 @@ import pytest
 
 import seglog
 from seglog.testing.internals import state_of
+from tests import waiting
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-DEADLINE_SECONDS = 20.0
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -48,13 +47,7 @@ def contents() -> Callable[[Path], dict[str, bytes | None]]:
 def until() -> Callable[[Callable[[], Any]], None]:
     """Return once a condition holds; fail where it never does."""
 
-    def wait(condition: Callable[[], Any]) -> None:
-        end = time.monotonic() + DEADLINE_SECONDS
-        while not condition():
-            assert time.monotonic() < end, "it never came to be"
-            time.sleep(0.0005)
-
-    return wait
+    return waiting.until
 
 
 @pytest.fixture
@@ -87,7 +80,7 @@ def together() -> Callable[..., None]:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(DEADLINE_SECONDS)
+            thread.join(HANG_SECONDS)
         assert not any(thread.is_alive() for thread in threads), "a thread hangs"
         if errors:
             raise errors[0]
@@ -207,7 +200,7 @@ def script(tmp_path: Path) -> Callable[..., str]:
             [sys.executable, "-c", text, *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG_SECONDS,
             check=False,
             env={**unmeasured, **environment},
         )

@@ -21,6 +21,7 @@ from seglog.log.journal import read_file
 from seglog.log.locks.ownership import Ownership
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -237,7 +238,7 @@ def test_readers_in_other_processes_poll_while_changes_are_appended_and_bases_re
             assert reader.stdout.readline() == "ready\n"
         fill(log, 199)
         for reader in readers:
-            out, err = reader.communicate(timeout=60)
+            out, err = reader.communicate(timeout=HANG_SECONDS)
             assert (out, reader.returncode) == ("200\n", 0), err
 
 

@@ -18,6 +18,7 @@ from seglog.storage.descriptors import Holders
 from seglog.storage.local import LocalStorage
 from seglog.storage.local_file import LocalFile
 from seglog.testing.internals import files_of
+from tests.waiting import HANG_SECONDS
 
 FEW = """
 import errno, json, os, resource, sys
@@ -101,7 +102,11 @@ print("created")
 
 def run(script: str, root: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", FEW + script, str(root)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", FEW + script, str(root)],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
     )
     assert done.stderr == ""
     return done.stdout
@@ -184,11 +189,11 @@ def test_a_file_is_opened_again_in_a_child_although_a_thread_of_the_parent_was_a
     def hold() -> None:
         with LocalFile._installing:
             holding.set()
-            done.wait(30)
+            done.wait(HANG_SECONDS)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    holding.wait(30)
+    holding.wait(HANG_SECONDS)
     pid = os.fork()
     if not pid:
         signal.alarm(10)

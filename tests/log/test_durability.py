@@ -75,7 +75,6 @@ def in_line(durable: Durability, medium: Medium, work: Callable[[], None], until
     return leader + others
 
 
-@pytest.mark.timeout(120)
 def test_thousands_of_waits_of_many_threads_all_end(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as file:
         durable, medium = Durability(0), Medium(file)
@@ -93,7 +92,6 @@ def test_thousands_of_waits_of_many_threads_all_end(tmp_path: Path) -> None:
     assert (durable._leader, durable._waiting, list(durable._chain)) == (None, [], [])
 
 
-@pytest.mark.timeout(60)
 def test_a_leader_who_is_interrupted_leaves_the_lead_to_the_next(until: Any) -> None:
     durable, medium = Durability(0), Medium()
     ends: list[BaseException | None] = []
@@ -113,7 +111,6 @@ def test_a_leader_who_is_interrupted_leaves_the_lead_to_the_next(until: Any) -> 
     assert sorted(end is None for end in ends) == [False] + [True] * THREADS
 
 
-@pytest.mark.timeout(60)
 def test_one_who_is_interrupted_in_line_does_not_keep_the_others_waiting(
     until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,7 +139,6 @@ def test_one_who_is_interrupted_in_line_does_not_keep_the_others_waiting(
     assert (ends.count(False), ends.count(True)) == (2, THREADS - 1)
 
 
-@pytest.mark.timeout(60)
 def test_a_failure_is_told_to_all_who_wait_and_to_nobody_whose_records_are_safe(until: Any) -> None:
     durable, medium = Durability(0), Medium()
     told: list[BaseException] = []
@@ -168,7 +164,6 @@ def test_a_failure_is_told_to_all_who_wait_and_to_nobody_whose_records_are_safe(
     durable.wait(1, failing)
 
 
-@pytest.mark.timeout(60)
 def test_those_whose_records_somebody_else_made_safe_need_not_wait_for_the_leader(until: Any) -> None:
     durable, medium = Durability(0), Medium()
     leader, *others = in_line(durable, medium, lambda: durable.wait(medium.append(), medium.sync), until)
@@ -180,7 +175,6 @@ def test_those_whose_records_somebody_else_made_safe_need_not_wait_for_the_leade
     leader.join()
 
 
-@pytest.mark.timeout(60)
 def test_who_leads_next_is_woken_behind_those_who_are_done(until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that they have appended again by the time it syncs."""
     durable, medium = Durability(0), Medium()

@@ -12,6 +12,7 @@ import pytest
 import seglog
 from seglog import LogConfig
 from seglog.log.appends.group import Draft
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ def test_a_failure_that_the_system_tells_one_caller_alone_is_told_to_the_other_t
     def fail_once(path: str) -> None:
         if not entered.is_set():
             entered.set()
-            go_on.wait(20)
+            go_on.wait(HANG_SECONDS)
             refuse(path)
 
     def answer(call: Callable[[], object]) -> threading.Thread:
@@ -59,12 +60,12 @@ def test_a_failure_that_the_system_tells_one_caller_alone_is_told_to_the_other_t
 
     watched.on_sync = fail_once
     syncing = answer(log.sync)
-    entered.wait(20)
+    entered.wait(HANG_SECONDS)
     rolling = answer(lambda: log.append(b"x" * 5000))  # seals the segment, which syncs it as well
     until(lambda: is_held(log))
     go_on.set()
     for thread in (syncing, rolling):
-        thread.join(20)
+        thread.join(HANG_SECONDS)
     assert [type(one) for one in answers] == [seglog.LogPoisoned] * 2
     assert log.durable_offset == 0
     log.close()

@@ -12,6 +12,7 @@ import seglog
 from seglog import LogConfig
 from seglog.log.durability import IntervalSync
 from seglog.testing.internals import syncer_of
+from tests.waiting import HANG_SECONDS
 
 
 @pytest.fixture
@@ -107,18 +108,18 @@ def test_every_caller_of_a_stop_returns_once_the_last_sync_has_ended() -> None:
 
         def sync(self) -> None:
             self.begun.set()
-            assert self.may_end.wait(10)
+            assert self.may_end.wait(HANG_SECONDS)
 
     slow = Slow()
     interval = IntervalSync(0.001, slow.sync)
-    assert slow.begun.wait(10)
+    assert slow.begun.wait(HANG_SECONDS)
     callers = [threading.Thread(target=interval.stop) for _ in range(3)]
     for caller in callers:
         caller.start()
     assert all(caller.is_alive() for caller in callers)
     slow.may_end.set()
     for caller in callers:
-        caller.join(10)
+        caller.join(HANG_SECONDS)
     assert not any(caller.is_alive() for caller in callers)
 
 

@@ -11,6 +11,7 @@ import pytest
 import seglog
 from seglog import LogConfig
 from seglog.testing.internals import storage_of
+from tests.waiting import HANG_SECONDS
 
 MODES = ["a", "r"]
 
@@ -110,7 +111,7 @@ def test_following_waits_for_what_comes(pair: Any, together: Any) -> None:
 
     def follow() -> None:
         started.set()
-        seen.extend(record.offset for record in islice(follower.follow(0, timeout=20), 200))
+        seen.extend(record.offset for record in islice(follower.follow(0, timeout=HANG_SECONDS), 200))
 
     def write() -> None:
         started.wait()
@@ -126,7 +127,7 @@ def test_many_follow_one_writer(pair: Any, together: Any) -> None:
     seen: list[list[int]] = [[] for _ in range(4)]
 
     def follow(into: list[int]) -> Any:
-        return lambda: into.extend(record.offset for record in islice(follower.follow(0, timeout=20), 100))
+        return lambda: into.extend(record.offset for record in islice(follower.follow(0, timeout=HANG_SECONDS), 100))
 
     together(*(follow(into) for into in seen), lambda: [writer.append(b"v" * 50) for _ in range(100)])
     assert seen == [list(range(100))] * 4
@@ -136,7 +137,7 @@ def test_following_ends_with_an_error_where_the_log_was_cut(pair: Any) -> None:
     writer, follower = pair
     for _ in range(10):
         writer.append(b"v")
-    records = follower.follow(0, timeout=20)
+    records = follower.follow(0, timeout=HANG_SECONDS)
     assert [next(records).offset for _ in range(10)] == list(range(10))
     writer.truncate(5)
     with pytest.raises(seglog.LogTruncated):
@@ -160,7 +161,7 @@ def test_a_cut_is_told_where_the_log_went_on_behind_a_gap(pair: Any, gap: int) -
 def test_following_ends_with_an_error_where_the_log_is_closed(pair: Any) -> None:
     writer, follower = pair
     writer.append(b"v")
-    records = follower.follow(0, timeout=20)
+    records = follower.follow(0, timeout=HANG_SECONDS)
     assert next(records).offset == 0
     follower.close()
     with pytest.raises(seglog.LogClosed):

@@ -17,7 +17,7 @@ import seglog
 from seglog.config import LogConfig, Retention
 from seglog.log import key_index, many
 from seglog.record import Record
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -254,7 +254,7 @@ def test_a_child_that_is_forked_within_a_call_looks_up_keys(path: Path) -> None:
                 try:
                     thread = threading.Thread(target=lambda: found.update(index.read_keys([b"4999"])), daemon=True)
                     thread.start()
-                    thread.join(20)
+                    thread.join(HANG_SECONDS)
                 finally:
                     os._exit(0 if list(found) == [b"4999"] else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -9,6 +9,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig, Retention
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,7 +116,7 @@ def test_a_durable_reader_sees_what_was_synced(path: Path, process: Any) -> None
 def test_follow_waits_for_another_process(path: Path, process: Any) -> None:
     there = process(path, mode="a")
     with seglog.open(path, mode="r") as reader:
-        records = reader.follow(0, timeout=20)
+        records = reader.follow(0, timeout=HANG_SECONDS)
         for offset in range(5):
             assert there("log.append(b'v')") == str(offset)
             assert next(records).offset == offset

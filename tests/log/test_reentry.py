@@ -16,6 +16,7 @@ from seglog import LogConfig, Retention
 from seglog.log.appends.group import Draft
 from tests.deadlocks import in_time
 from tests.log.moments import at_moments
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -180,7 +181,7 @@ def test_a_signal_handler_that_reads_while_the_main_thread_appends(path: Any, bu
     old = signal.signal(signal.SIGALRM, handle)
     signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
     try:
-        end = time.monotonic() + 10
+        end = time.monotonic() + HANG_SECONDS
         while handled < 200 and time.monotonic() < end:
             value = b"%d" % len(acknowledged)
             offset = log.append(value)

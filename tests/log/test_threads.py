@@ -10,6 +10,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig
+from tests.waiting import HANG_SECONDS
 
 THREADS = 8
 EACH = 200
@@ -126,7 +127,7 @@ def test_threads_that_wait_for_the_medium_share_a_sync(watched: Any, until: Any)
 
     def sync(path: str) -> None:
         syncs.append(path)
-        go_on.wait(20)
+        go_on.wait(HANG_SECONDS)
 
     with seglog.open(watched, LogConfig(flush_records=1)) as log:
         watched.on_sync = sync
@@ -138,7 +139,7 @@ def test_threads_that_wait_for_the_medium_share_a_sync(watched: Any, until: Any)
         assert all(thread.is_alive() for thread in waiting), "nobody is told before the medium has it"
         go_on.set()
         for thread in waiting:
-            thread.join(20)
+            thread.join(HANG_SECONDS)
         assert log.durable_offset == threads
         assert len(syncs) <= 3
         log.sync()
@@ -159,7 +160,7 @@ def test_concurrent_syncs_are_one(watched: Any, together: Any, until: Any) -> No
 
     def sync(path: str) -> None:
         syncs.append(path)
-        go_on.wait(20)
+        go_on.wait(HANG_SECONDS)
 
     def let_go() -> None:
         until(lambda: syncs)
@@ -177,7 +178,7 @@ def test_a_failed_sync_is_told_to_everybody_who_waited(watched: Any, until: Any)
     answers: list[Exception | int] = []
 
     def fail(path: str) -> None:
-        go_on.wait(20)
+        go_on.wait(HANG_SECONDS)
         raise seglog.StorageError(5, "Input/output error", path)
 
     def append(log: seglog.Log) -> None:
@@ -194,7 +195,7 @@ def test_a_failed_sync_is_told_to_everybody_who_waited(watched: Any, until: Any)
     until(lambda: log.next_offset == threads)
     go_on.set()
     for thread in waiting:
-        thread.join(20)
+        thread.join(HANG_SECONDS)
     assert len(answers) == threads
     assert all(isinstance(answer, seglog.LogPoisoned) for answer in answers)
     with pytest.raises(seglog.LogPoisoned):

@@ -10,6 +10,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig
+from tests.waiting import HANG_SECONDS
 
 SMALL = LogConfig(segment_bytes=512)
 RECORDS = 23  # five a segment: bases 0, 5, 10, 15, 20
@@ -179,7 +180,7 @@ def test_truncate_while_another_thread_waits_for_the_medium(watched: Any, until:
     def hold_up(path: str) -> None:
         if not go_on.is_set():
             entered.set()
-            go_on.wait(20)
+            go_on.wait(HANG_SECONDS)
 
     with seglog.open(watched, LogConfig(flush_records=1)) as log:
         watched.on_sync = hold_up
@@ -190,8 +191,8 @@ def test_truncate_while_another_thread_waits_for_the_medium(watched: Any, until:
         cutting.start()
         until(lambda: is_held(log))  # it waits for the sync under way, and who syncs then waits for the log
         go_on.set()
-        waiting.join(20)
-        cutting.join(20)
+        waiting.join(HANG_SECONDS)
+        cutting.join(HANG_SECONDS)
         assert not waiting.is_alive()
         assert not cutting.is_alive()
         assert (log.next_offset, log.durable_offset) == (0, 0)

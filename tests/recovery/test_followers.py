@@ -10,6 +10,7 @@ import pytest
 
 import seglog
 from seglog.testing.internals import active_of, followed_of
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,12 +79,12 @@ def test_a_follower_sees_all_of_a_batch_or_nothing(scene: Any, dense: bool) -> N
         def pause() -> None:
             if next(writes) == 1:
                 middle.set()
-                go_on.wait(10)
+                go_on.wait(HANG_SECONDS)
 
         active._files.store = Wrapped(active._files.store, "pwrite", pause)
         writer = threading.Thread(target=lambda: log.append_batch(pa.table({"value": [b"y" * 100] * 50_000})))
         writer.start()
-        assert middle.wait(10)
+        assert middle.wait(HANG_SECONDS)
 
         def finish() -> None:
             go_on.set()

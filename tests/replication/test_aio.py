@@ -10,6 +10,7 @@ import pytest
 import seglog
 from seglog.replication import AsyncMirror
 from tests.replication.conftest import SMALL, fill
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ def test_a_copy_is_made_and_followed_from_a_coroutine(source: Path, target: Path
                 assert mirror.lag.records == 0
                 running = asyncio.create_task(mirror.run())
                 fill(log, 50, "more")
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(HANG_SECONDS):
                     with seglog.open(target, mode="r") as copy:
                         while copy.next_offset < 100:
                             await asyncio.sleep(0.005)

@@ -14,6 +14,7 @@ import seglog
 from seglog import Broker, LogConfig, Mirror, Retention
 from seglog.errors import CompactionAborted
 from tests.conftest import Served
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -168,8 +169,7 @@ def test_committed_offsets_are_copied_and_consumers_go_on_in_the_copy(
     client.create_topic(name, partitions=2)
     fill(client, name, 20)
     consumer = client.consumer(f"group-{name}", [name])
-    while len(consumer.poll(max_records=5, timeout=5)) == 0:
-        pass
+    assert consumer.poll(max_records=5, timeout=HANG_SECONDS)
     consumer.commit()
     consumer.close()
     committed = client.committed(f"group-{name}")

@@ -12,15 +12,13 @@ import pytest
 import seglog
 from seglog.cli import main
 from seglog.replication.diff import diff
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import Served
-
-DEADLINE_SECONDS = 20
 
 
 def test_a_server_that_follows_serves_new_records_and_only_reads(
@@ -40,10 +38,10 @@ def test_a_server_that_follows_serves_new_records_and_only_reads(
                 reader.topic("orders").append(b"3")
             client.create_topic("later").append(b"x")
             until(lambda: "later" in {topic.name for topic in reader.topics()})
-        metrics = httpx.get(f"{copy.url}/metrics").text
+        metrics = httpx.get(f"{copy.url}/metrics", timeout=HANG_SECONDS).text
         assert 'seglog_mirror_lag_records{partition="0",topic="orders"} 0.0' in metrics
         assert "seglog_mirror_stopped 0.0" in metrics
-        assert httpx.get(f"{copy.url}/health").json()["status"] == "ok"
+        assert httpx.get(f"{copy.url}/health", timeout=HANG_SECONDS).json()["status"] == "ok"
         copy.stop()
     assert diff(leader.url, target).same
 
@@ -54,26 +52,26 @@ def test_a_server_starts_without_its_leader_and_copies_once_it_answers(
     leader = serve()
     leader.stop()
     copy = serve("--follow", leader.url, root=target)
-    health = httpx.get(f"{copy.url}/health")
+    health = httpx.get(f"{copy.url}/health", timeout=HANG_SECONDS)
     assert health.status_code == 503
     (failure,) = health.json()["failures"]
     assert failure["doing"] == "follow"
     assert "connecting" in failure["error"]
-    assert httpx.get(f"{copy.url}/ready").status_code == 200
-    assert "seglog_mirror_connected 0.0" in httpx.get(f"{copy.url}/metrics").text
-    assert httpx.get(f"{copy.url}/topics").json()["topics"] == []
+    assert httpx.get(f"{copy.url}/ready", timeout=HANG_SECONDS).status_code == 200
+    assert "seglog_mirror_connected 0.0" in httpx.get(f"{copy.url}/metrics", timeout=HANG_SECONDS).text
+    assert httpx.get(f"{copy.url}/topics", timeout=HANG_SECONDS).json()["topics"] == []
     leader.start()
     with seglog.Client(leader.url) as client:
-        client.create_topic("orders").append(b"1", ack="mirrored", wait=DEADLINE_SECONDS)
+        client.create_topic("orders").append(b"1", ack="mirrored", wait=HANG_SECONDS)
         client.commit("billing", {"orders": {0: 1}})
-    until(lambda: httpx.get(f"{copy.url}/health").status_code == 200)
+    until(lambda: httpx.get(f"{copy.url}/health", timeout=HANG_SECONDS).status_code == 200)
     with seglog.Client(copy.url, retries=0) as reader:
         assert reader.topic("orders").read(0, 0).value == b"1"
         until(lambda: reader.groups() == ["billing"])
         assert reader.committed("billing") == {"orders": {0: 1}}
-    assert "seglog_mirror_connected 1.0" in httpx.get(f"{copy.url}/metrics").text
+    assert "seglog_mirror_connected 1.0" in httpx.get(f"{copy.url}/metrics", timeout=HANG_SECONDS).text
     leader.stop()
-    until(lambda: httpx.get(f"{copy.url}/health").status_code == 503)
+    until(lambda: httpx.get(f"{copy.url}/health", timeout=HANG_SECONDS).status_code == 503)
     with seglog.Client(copy.url, retries=0) as reader:
         assert reader.topic("orders").read(0, 0).value == b"1"
 
@@ -127,7 +125,7 @@ def test_a_damaged_partition_does_not_hold_up_the_others(
             running = threading.Thread(target=mirror.run)
             running.start()
             until(lambda: mirror.failures)
-            orders.append(b"later", partition=1, ack="mirrored", copies=2, wait=DEADLINE_SECONDS)
+            orders.append(b"later", partition=1, ack="mirrored", copies=2, wait=HANG_SECONDS)
             assert [*mirror.failures] == [("orders", 0)]
             assert mirror.lags["orders", 0].records > 0
             mirror.stop()
@@ -146,9 +144,9 @@ def test_a_server_starts_to_follow_one_that_has_a_damaged_partition(serve: Calla
         data[data.index(b"value 10")] ^= 1
         store.write_bytes(data)
         copy = serve("--follow", leader.url, root=target)
-        orders.append(b"later", partition=1, ack="mirrored", wait=DEADLINE_SECONDS)
-        assert "seglog_mirror_stopped 0.0" in httpx.get(f"{copy.url}/metrics").text
-        assert "offset 5" in httpx.get(f"{copy.url}/health").text
+        orders.append(b"later", partition=1, ack="mirrored", wait=HANG_SECONDS)
+        assert "seglog_mirror_stopped 0.0" in httpx.get(f"{copy.url}/metrics", timeout=HANG_SECONDS).text
+        assert "offset 5" in httpx.get(f"{copy.url}/health", timeout=HANG_SECONDS).text
 
 
 @pytest.mark.parametrize("with_partition", [False, True])

@@ -19,14 +19,13 @@ from seglog.log.pins import Pin
 from seglog.replication.promote import promote
 from seglog.storage import MemoryStorage
 from tests.replication.conftest import SMALL, fill
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.conftest import Served
-
-SECONDS = 20
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_a_record_is_mirrored_once_as_many_copies_as_wanted_have_it(source: Path
         for number in range(2):
             mirrors.enter_context(Running(source, tmp_path / f"copy-{number}"))
         offset = log.append(b"1")
-        log.mirrored(offset, 2, timeout=SECONDS)
+        log.mirrored(offset, 2, timeout=HANG_SECONDS)
         assert log.mirrored_offset(2) == 1
         with pytest.raises(seglog.NotMirrored, match="2 of 3 copies") as caught:
             log.mirrored(offset, 3, timeout=0)
@@ -99,7 +98,7 @@ def test_a_copy_that_has_not_synced_a_record_does_not_count(
 def test_a_copy_in_a_foreign_storage_counts(source: Path) -> None:
     leader, target = MemoryStorage(), MemoryStorage()
     with seglog.open(leader) as log, Running(leader, target):
-        log.mirrored(log.append(b"1"), timeout=SECONDS)
+        log.mirrored(log.append(b"1"), timeout=HANG_SECONDS)
     with seglog.open(target, mode="r") as copy:
         assert copy.read(0).value == b"1"
 
@@ -121,7 +120,7 @@ def test_a_record_that_is_cut_off_while_its_append_waits_is_never_acknowledged(
         mirror.step()
         before = log.epoch
         offset = log.append(b"will be removed")
-        waiting = elsewhere.submit(log.mirrored, offset, timeout=SECONDS)
+        waiting = elsewhere.submit(log.mirrored, offset, timeout=HANG_SECONDS)
         late = log.epoch
         log.truncate(5)
         fill(log, 10, "others at the same offsets")
@@ -130,10 +129,10 @@ def test_a_record_that_is_cut_off_while_its_append_waits_is_never_acknowledged(
             mirror.step()
         assert log.mirrored_offset() == 15
         with pytest.raises(seglog.LogTruncated, match="offset 10"):
-            waiting.result(SECONDS)
+            waiting.result(HANG_SECONDS)
         for epoch in (before, late):  # the call begins only after the truncate
             with pytest.raises(seglog.LogTruncated):
-                log.mirrored(offset, epoch=epoch, timeout=SECONDS)
+                log.mirrored(offset, epoch=epoch, timeout=HANG_SECONDS)
         log.mirrored(offset, timeout=0)  # the record that is there now
 
 
@@ -179,9 +178,9 @@ def test_an_append_waits_on_across_a_restart_of_the_copy(
     with seglog.open(source) as log:
         with Mirror(source, target) as mirror:
             mirror.step()
-        waiting = elsewhere.submit(log.mirrored, log.append(b"1"), timeout=SECONDS)
+        waiting = elsewhere.submit(log.mirrored, log.append(b"1"), timeout=HANG_SECONDS)
         with Running(source, target):
-            waiting.result(SECONDS)
+            waiting.result(HANG_SECONDS)
 
 
 def test_a_leader_that_is_opened_again_counts_what_its_copies_have(source: Path, target: Path) -> None:
@@ -201,10 +200,10 @@ def test_a_fenced_leader_acknowledges_nothing_more(
     with seglog.open(source) as log:
         with Mirror(source, target) as mirror:
             mirror.step()
-        waiting = elsewhere.submit(log.mirrored, log.append(b"not on the promoted copy"), timeout=SECONDS)
+        waiting = elsewhere.submit(log.mirrored, log.append(b"not on the promoted copy"), timeout=HANG_SECONDS)
         log.fence(promote(target))
         with pytest.raises(seglog.LogFenced):
-            waiting.result(SECONDS)
+            waiting.result(HANG_SECONDS)
         with Mirror(source, tmp_path / "other") as mirror:
             mirror.step()
             mirror.step()
@@ -223,7 +222,7 @@ def test_an_old_leader_that_runs_on_acknowledges_nothing_that_waits_for_all_copi
         promote(target)  # the old leader is not fenced, and the second copy still follows it
         with Running(source, second):
             offset = log.append(b"on the old leader")
-            log.mirrored(offset, 1, timeout=SECONDS)
+            log.mirrored(offset, 1, timeout=HANG_SECONDS)
             with pytest.raises(seglog.NotMirrored, match="1 of 2"):
                 log.mirrored(offset, 2, timeout=0.2)
 
@@ -233,7 +232,7 @@ def test_closing_a_log_ends_those_that_wait(source: Path, elsewhere: ThreadPoolE
         waiting = elsewhere.submit(log.mirrored, log.append(b"1"))
         log.read(0)
     with pytest.raises(seglog.LogClosed):
-        waiting.result(SECONDS)
+        waiting.result(HANG_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -284,7 +283,7 @@ def test_a_log_whose_manifest_was_rebuilt_does_not_wait_for_copies(source: Path)
     for name in ("MANIFEST", "MANIFEST.prev"):
         (source / name).unlink(missing_ok=True)
     with seglog.open(source) as log, pytest.raises(seglog.NotMirrored, match="seglog repair"):
-        log.mirrored(log.append(b"2"), timeout=5)
+        log.mirrored(log.append(b"2"), timeout=HANG_SECONDS)
     seglog.repair(source)
     with seglog.open(source) as log, pytest.raises(seglog.NotMirrored, match="0 of 1 copies"):
         log.mirrored(log.append(b"3"), timeout=0)
@@ -315,17 +314,17 @@ def test_an_append_over_http_returns_once_the_copies_have_it(serve: Callable[...
             orders.append(b"nobody copies it", partition=0, ack="mirrored", wait=0.01)
         assert (caught.value.offset, caught.value.copies) == (0, 0)
         mirrors.enter_context(Running(leader.url, tmp_path / "over http"))
-        partition, offset = orders.append(b"1", key=b"k", ack="mirrored", wait=SECONDS)
+        partition, offset = orders.append(b"1", key=b"k", ack="mirrored", wait=HANG_SECONDS)
         with seglog.open(tmp_path / "over http" / "orders" / str(partition), mode="r") as copy:
             assert copy.read(offset).value == b"1"
         table = pa.table({"value": [b"%d" % n for n in range(100)]})
-        offsets = orders.append_batch(table, ack="mirrored", wait=SECONDS)
+        offsets = orders.append_batch(table, ack="mirrored", wait=HANG_SECONDS)
         assert sum(map(len, offsets.values())) == 100
         for number, at in offsets.items():
             with seglog.open(tmp_path / "over http" / "orders" / str(number), mode="r") as copy:
                 assert copy.next_offset >= at.stop
-        orders.append_stream([b"x" * 1024] * 2048, ack="mirrored", wait=SECONDS)
-        with client.producer("orders", ack="mirrored", wait=SECONDS) as producer:
+        orders.append_stream([b"x" * 1024] * 2048, ack="mirrored", wait=HANG_SECONDS)
+        with client.producer("orders", ack="mirrored", wait=HANG_SECONDS) as producer:
             futures = [producer.send(b"%d" % number) for number in range(50)]
         assert all(future.result() for future in futures)
         with pytest.raises(seglog.NotMirrored, match="of 2"):
@@ -343,16 +342,16 @@ def test_a_repeated_append_waits_again_and_is_stored_once(serve: Callable[..., S
         with pytest.raises(seglog.NotMirrored):
             orders.append(b"1", once="k", ack="mirrored", wait=0)
         with Running(leader.url, tmp_path / "copy"):
-            assert orders.append(b"1", once="k", ack="mirrored", wait=SECONDS) == (0, 0)
+            assert orders.append(b"1", once="k", ack="mirrored", wait=HANG_SECONDS) == (0, 0)
         assert orders.bounds()[0].next_offset == 1
 
 
 def test_laminarmq_requests_can_wait_for_copies(serve: Callable[..., Served], tmp_path: Path) -> None:
     leader = serve()
     with Running(leader.url, tmp_path / "copy"):
-        answer = httpx.post(f"{leader.url}/records?ack=mirrored&wait=20", content=b"1", timeout=30)
+        answer = httpx.post(f"{leader.url}/records?ack=mirrored&wait=60", content=b"1", timeout=HANG_SECONDS)
         assert answer.json() == {"write_index": 0}
-    late = httpx.post(f"{leader.url}/records?ack=mirrored&wait=0", content=b"2")
+    late = httpx.post(f"{leader.url}/records?ack=mirrored&wait=0", content=b"2", timeout=HANG_SECONDS)
     assert late.status_code == 504
     assert late.json()["error"] == "NotMirrored"
     assert late.json()["retriable"] is False
@@ -365,12 +364,12 @@ def test_a_truncate_over_http_ends_an_append_that_waits(
     with seglog.Client(leader.url, retries=0) as client:
         orders = client.create_topic("orders")
         orders.append(b"0")
-        waiting = elsewhere.submit(orders.append, b"1", ack="mirrored", wait=SECONDS)
+        waiting = elsewhere.submit(orders.append, b"1", ack="mirrored", wait=HANG_SECONDS)
         while orders.bounds()[0].next_offset < 2:
             pass
         orders.truncate(0, 1)
         with pytest.raises(seglog.LogTruncated, match="removed by a truncate"):
-            waiting.result(SECONDS)
+            waiting.result(HANG_SECONDS)
 
 
 def test_a_server_that_stops_ends_appends_that_wait(
@@ -384,7 +383,7 @@ def test_a_server_that_stops_ends_appends_that_wait(
             pass
         leader.stop()
         with pytest.raises(seglog.SeglogError):
-            waiting.result(SECONDS)
+            waiting.result(HANG_SECONDS)
 
 
 def test_the_async_client_waits_for_copies(serve: Callable[..., Served], tmp_path: Path) -> None:
@@ -393,7 +392,7 @@ def test_the_async_client_waits_for_copies(serve: Callable[..., Served], tmp_pat
     async def story() -> None:
         async with seglog.AsyncClient(leader.url, retries=0) as client:
             await client.create_topic("orders")
-            assert await client.topic("orders").append(b"1", ack="mirrored", wait=SECONDS) == (0, 0)
+            assert await client.topic("orders").append(b"1", ack="mirrored", wait=HANG_SECONDS) == (0, 0)
             async with client.producer("orders", ack="mirrored") as producer:
                 future = await producer.send(b"2")
             assert await future == (0, 1)

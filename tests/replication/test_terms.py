@@ -15,6 +15,7 @@ from seglog import Broker, CorruptLog, LogFenced, Mirror
 from seglog.replication.promote import promote
 from seglog.server.rights.access import new_token
 from seglog.server.runtime.fencing import fence_all
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +127,7 @@ def test_a_term_of_other_topics_or_a_lower_one_changes_nothing(pair: Pair) -> No
 
 @pytest.mark.parametrize("header", ["1", "x:1", "0123456789abcdef:", f"{'0' * 16}:-1", f"{'0' * 16}:12345678"])
 def test_a_header_that_is_no_term_is_refused(serve: Callable[..., Served], header: str) -> None:
-    answer = httpx.get(f"{serve().url}/topics", headers={"seglog-term": header})
+    answer = httpx.get(f"{serve().url}/topics", headers={"seglog-term": header}, timeout=HANG_SECONDS)
     assert answer.status_code == 400
     assert "seglog-term" in answer.json()["detail"]
     with pytest.raises(seglog.InvalidArgument, match="term"):
@@ -202,6 +203,6 @@ def test_a_topic_that_is_being_created_is_fenced_with_the_others(tmp_path: Path)
 
         broker._prepare_topics(fence_meanwhile)
         topic = broker.create_topic("orders")
-        fencing.join(30)
+        fencing.join(HANG_SECONDS)
         with pytest.raises(LogFenced):
             topic.append(b"1")

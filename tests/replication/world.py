@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.conftest import Served
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 BUCKET = "logs"
-SECONDS = 60
 
 
 def versitygw() -> str | None:
@@ -63,7 +63,7 @@ class ObjectServer:
         self.process.wait()
 
     def _until(self, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + HANG_SECONDS
         while not ready():
             assert time.monotonic() < deadline, "the S3 server does not answer"
             time.sleep(0.02)

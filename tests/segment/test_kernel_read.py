@@ -24,6 +24,7 @@ from seglog.record import Record
 from seglog.segment.kernel_read import PointReader
 from seglog.segment.lookup import BLOCK_ENTRIES, BYTES_DATA, DenseLookup
 from seglog.storage import File, LocalStorage
+from tests.waiting import HANG_SECONDS
 
 from .conftest import BASE, SALT, Made, Workshop
 
@@ -264,4 +265,4 @@ def test_what_a_read_refuses_is_told_by_the_long_way(tmp_path: Path) -> None:
 def test_a_process_without_batches_reads_without_a_compiler(tmp_path: Path) -> None:
     program = "import seglog, sys\nwith seglog.open(sys.argv[1]) as log: log.append(b'v'); log.read(0)\n"
     program += "assert not {'numba', 'numpy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=HANG_SECONDS)

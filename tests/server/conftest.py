@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from tests.conftest import MEASURED
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +76,7 @@ class Server:
         self.over()
 
     def over(self) -> str:
-        return self.process.communicate(timeout=60)[0]
+        return self.process.communicate(timeout=HANG_SECONDS)[0]
 
     def greatest_memory(self) -> int:
         """Return the most bytes that were ever resident."""
@@ -83,12 +84,12 @@ class Server:
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def client(self, **options: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=30, **options)
+        return httpx.Client(base_url=self.url, timeout=HANG_SECONDS, **options)
 
     @contextmanager
     def connection(self) -> Iterator[Wire]:
         """A connection on which any bytes can be sent."""
-        with closing(socket.create_connection(("127.0.0.1", self.port), timeout=30)) as raw:
+        with closing(socket.create_connection(("127.0.0.1", self.port), timeout=HANG_SECONDS)) as raw:
             yield Wire(raw)
 
 

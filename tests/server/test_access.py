@@ -21,7 +21,7 @@ from seglog.server.rights.access import Access, new_token
 from seglog.server.settings import Settings
 from tests.server.in_process import serving
 from tests.tls import TlsPeer, server_context
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 PEOPLE = {
     "reader": {"orders": ["read"]},
@@ -66,7 +66,7 @@ def guarded(tmp_path_factory):
 @pytest.mark.parametrize("header", ["Bearer", "Bearer wrong", "Basic {}", "{}", "bearer  {}x", "Bearer {} {}"])
 def test_a_header_that_is_no_known_token_is_401(guarded, header):
     given = header.format(guarded.tokens["operator"], guarded.tokens["operator"])
-    answer = httpx.get(f"{guarded.server.url}/topics", headers={"Authorization": given})
+    answer = httpx.get(f"{guarded.server.url}/topics", headers={"Authorization": given}, timeout=HANG_SECONDS)
     assert answer.status_code == 401
 
 
@@ -222,7 +222,7 @@ def test_over_tls_everything_works_as_without(serve_with, certificate):
     with pytest.raises(httpx.ConnectError), server.client() as stranger:
         stranger.get("/ready")
     with pytest.raises(httpx.RemoteProtocolError):
-        httpx.get(f"http://127.0.0.1:{server.port}/ready")
+        httpx.get(f"http://127.0.0.1:{server.port}/ready", timeout=HANG_SECONDS)
     assert server.process.poll() is None
 
 
@@ -232,7 +232,7 @@ def test_a_request_may_come_with_the_end_of_the_handshake(certificate):
         await send({"type": "http.response.body", "body": b"ok"})
 
     def ask(address):
-        with socket.create_connection(address, timeout=20) as wire:
+        with socket.create_connection(address, timeout=HANG_SECONDS) as wire:
             peer = TlsPeer(wire, certificate[0])
             peer.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             received = b""
@@ -252,7 +252,7 @@ def test_a_connection_that_ends_instead_of_its_handshake_does_not_count(certific
         handshakes = Handshakes(server_context(certificate), BoundedProtocol)
         async with serving(handshakes, None) as (address, state):
             for _ in range(20):
-                with closing(socket.create_connection(address)) as peer:
+                with closing(socket.create_connection(address, timeout=HANG_SECONDS)) as peer:
                     peer.shutdown(socket.SHUT_WR)
                     await asyncio.to_thread(peer.recv, 1)
             await asyncio.to_thread(until, lambda: not handshakes.pending)
@@ -265,7 +265,7 @@ def test_tls_needs_uvloop(certificate, tmp_path):
     program = "import sys; sys.modules['uvloop'] = None; from seglog.cli import main; sys.exit(main())"
     options = ["serve", tmp_path / "root", "--port", "0", "--tls-cert", certificate[0], "--tls-key", certificate[1]]
     command = [sys.executable, "-c", program, *options]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert ended.returncode == 2
     assert "TLS needs uvloop" in ended.stderr
 

@@ -18,11 +18,10 @@ from seglog import Broker, MemoryStorage
 from seglog.server.app import app_of, services_of
 from seglog.server.runtime.appends import THREADS
 from seglog.server.settings import Limits, Settings
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-
-PATIENCE_SECONDS = 10.0
 
 
 @asynccontextmanager
@@ -38,7 +37,7 @@ async def app(broker: Broker) -> AsyncIterator[httpx.AsyncClient]:
 
     ticking = asyncio.create_task(tick())
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=HANG_SECONDS) as client:
             yield client
     finally:
         ticking.cancel()
@@ -51,7 +50,7 @@ def test_appends_that_wait_for_one_idempotency_key_leave_the_threads_to_others()
 
     def value() -> Iterator[bytes]:
         held.set()
-        release.wait(PATIENCE_SECONDS)
+        release.wait(HANG_SECONDS)
         yield b"v"
 
     async def story(broker: Broker) -> list[Any]:
@@ -67,10 +66,10 @@ def test_appends_that_wait_for_one_idempotency_key_leave_the_threads_to_others()
             call = partial(topic.append_stream, value(), partition=0, once="slow", digest=digest)
             holder = threading.Thread(target=call)
             holder.start()
-            assert await asyncio.to_thread(held.wait, PATIENCE_SECONDS)
+            assert await asyncio.to_thread(held.wait, HANG_SECONDS)
             try:
                 waiting = [asyncio.create_task(append(number, "slow")) for number in range(partitions)]
-                answer = await asyncio.wait_for(append(partitions, "other"), PATIENCE_SECONDS / 2)
+                answer = await asyncio.wait_for(append(partitions, "other"), HANG_SECONDS / 2)
                 assert answer.json()["offset"] == 0
                 assert not any(task.done() for task in waiting)
             finally:
@@ -106,7 +105,7 @@ def test_a_server_keeps_nothing_of_a_topic_that_was_deleted() -> None:
                 logs += [weakref.ref(broker.topic(f"t-{number}").partition(one)) for one in range(2)]
                 deleted = await client.delete(f"/topics/t-{number}")
                 assert deleted.status_code == 204
-            deadline = time.monotonic() + PATIENCE_SECONDS
+            deadline = time.monotonic() + HANG_SECONDS
             while any(log() is not None for log in logs) and time.monotonic() < deadline:
                 await asyncio.sleep(0.01)
                 gc.collect()

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from seglog.server.runtime.at_once import begin
+from tests.waiting import HANG_SECONDS
 
 
 def test_one_that_does_not_wait_has_ended():
@@ -37,7 +38,7 @@ def test_the_rest_waits_as_often_as_it_wants_and_returns_its_result():
         async def work():
             found = await first
             await asyncio.sleep(0)
-            async with lock, asyncio.timeout(60):
+            async with lock, asyncio.timeout(HANG_SECONDS):
                 return found + await asyncio.create_task(later())
 
         async def later():

@@ -13,13 +13,14 @@ import pyarrow as pa
 import pytest
 
 from tests.server.test_tail import events
+from tests.waiting import HANG_SECONDS
 
 DURABLE = {"expose": "durable"}
 
 
 @pytest.fixture
 def http(unsynced_url):
-    with httpx.Client(base_url=unsynced_url, timeout=30) as client:
+    with httpx.Client(base_url=unsynced_url, timeout=HANG_SECONDS) as client:
         yield client
 
 
@@ -91,13 +92,13 @@ def soon(call):
     results = []
     thread = threading.Thread(target=lambda: results.append(call()))
     thread.start()
-    yield lambda: (thread.join(30), results)[1][0]
-    thread.join(30)
+    yield lambda: (thread.join(HANG_SECONDS), results)[1][0]
+    thread.join(HANG_SECONDS)
 
 
 def test_a_long_poll_and_a_fetch_wait_for_the_sync(http, topic, unsynced_url):
     def poll(send):
-        with httpx.Client(base_url=unsynced_url, timeout=30) as other:
+        with httpx.Client(base_url=unsynced_url, timeout=HANG_SECONDS) as other:
             return send(other)
 
     ranged = {**DURABLE, "start": 1, "wait": 20}
@@ -112,13 +113,13 @@ def test_a_long_poll_and_a_fetch_wait_for_the_sync(http, topic, unsynced_url):
 
 def test_a_live_tail_shows_a_record_after_its_sync_and_none_twice(http, topic, unsynced_url):
     with (
-        httpx.Client(base_url=unsynced_url, timeout=30) as other,
+        httpx.Client(base_url=unsynced_url, timeout=HANG_SECONDS) as other,
         http.stream("GET", f"/topics/{topic}/tail", params={**DURABLE, "start": "earliest"}) as early,
         other.stream("GET", f"/topics/{topic}/tail", params=DURABLE) as late,
     ):
         early, late = events(early.iter_lines()), events(late.iter_lines())
         assert next(early)[2]["value"] == "safe"
-        with httpx.Client(base_url=unsynced_url) as writing:
+        with httpx.Client(base_url=unsynced_url, timeout=HANG_SECONDS) as writing:
             append(writing, topic, "third", ack="durable")
         assert [next(early)[2]["value"] for _ in range(2)] == ["not yet", "third"]
         assert [next(late)[2]["value"] for _ in range(2)] == ["not yet", "third"], "what comes next begins at the end"

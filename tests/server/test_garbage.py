@@ -21,7 +21,7 @@ from seglog.server.runtime.tracebacks import forget_traceback
 from seglog.server.runtime.workers import Workers
 from seglog.server.serving import serve
 from seglog.server.settings import Settings
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def living(kind: type) -> int:
 def test_a_connection_is_gone_when_it_is_closed(port):
     with without_collections():
         for body in (b"a record", b""):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
             for method, path in (("GET", "/ready"), ("POST", "/topics/default/records"), ("GET", "/nowhere")):
                 connection.request(method, path, body if method == "POST" else None)
                 connection.getresponse().read()
@@ -70,7 +70,7 @@ def test_a_connection_is_gone_when_it_is_closed(port):
 
 def test_a_connection_that_is_reset_is_gone(port):
     with without_collections():
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
         connection.request("GET", "/ready")
         connection.getresponse().read()
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -80,7 +80,7 @@ def test_a_connection_that_is_reset_is_gone(port):
 
 def test_a_request_that_is_rejected_leaves_no_error(port):
     with without_collections():
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
         for path in ("/topics/nowhere/partitions/0/records", "/topics/default/partitions/0/records/7"):
             connection.request("GET", path)
             assert connection.getresponse().status == 404
@@ -105,7 +105,7 @@ def test_a_call_that_fails_on_a_thread_leaves_nothing_of_its_caller():
 def test_a_read_that_needs_more_memory_than_it_has_leaves_nothing(port):
     value = b"v" * (3 << 20)
     with without_collections():
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
         connection.request("POST", "/topics/default/records", value)
         connection.getresponse().read()
         for _ in range(3):

@@ -13,6 +13,7 @@ import pytest
 
 from tests.server.test_appending import ARROW, NDJSON, held, lines, stream, table
 from tests.topic.test_arrow_kinds import BYTES, COLUMNS, KINDS
+from tests.waiting import HANG_SECONDS
 
 HOST = "Host: localhost\r\n"
 
@@ -313,8 +314,8 @@ def test_json_that_is_wrong_in_a_hundred_thousand_places_is_refused_at_once(shar
     slow = threading.Thread(target=lambda: http.post("/fetch", content=body))
     slow.start()
     with shared.client() as other:
-        other.get("/ready", timeout=5)
-    slow.join(10)
+        other.get("/ready")
+    slow.join(HANG_SECONDS)
     refused = http.post("/fetch", content=body)
     assert (refused.status_code, len(refused.content) < 2000) == (400, True)
     assert http.post("/fetch", content=b" " * 2_000_000).status_code == 413

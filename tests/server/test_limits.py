@@ -24,7 +24,7 @@ from seglog.testing.internals import state_of
 from seglog.topic import Topic
 from tests.server.test_appending import ARROW, NDJSON, held, lines, once, stream, table
 from tests.server.test_metrics import figures
-from tests.server.test_stop import wait_for
+from tests.waiting import HANG_SECONDS, until
 
 MIB = 1024 * 1024
 HEAD = "POST /records HTTP/1.1\r\nHost: localhost\r\n"
@@ -38,10 +38,10 @@ def many(server, count):
         yield [stack.enter_context(server.connection()) for _ in range(count)]
 
 
-def until_closed(connections, seconds, each_turn=lambda: None, turn=0.1):
+def until_closed(connections, each_turn=lambda: None, turn=0.1):
     """Read from all until the server has closed each, and return what each was told; meanwhile, take turns."""
     told = dict.fromkeys(connections, b"")
-    ends = time.monotonic() + seconds
+    ends = time.monotonic() + HANG_SECONDS
     with selectors.DefaultSelector() as selector:
         for wire in connections:
             selector.register(wire.socket, selectors.EVENT_READ, wire)
@@ -109,20 +109,17 @@ def test_a_connection_is_kept_when_the_rest_of_a_refused_body_comes_at_once(shar
 def test_heads_that_come_drop_by_drop_are_cut_off_and_harm_nobody(serve_with):
     server = serve_with(limits={"head_seconds": 2})
     head = b"GET /ready HTTP/1.1\r\nHost: localhost\r\nX-Slow: " + b"a" * 1000
-    sent, slowest = 0, 0.0
+    sent = 0
     with server.client() as http, many(server, 300) as connections:
 
         def drop():
-            nonlocal sent, slowest
+            nonlocal sent
             for wire in connections:
                 wire.try_to_send(head[sent : sent + 1])
             sent += 1
-            begun = time.monotonic()
             assert http.post("/records", content=b"v").status_code == 200
-            slowest = max(slowest, time.monotonic() - begun)
 
-        assert set(until_closed(connections, 20, drop)) <= {408, None}  # None: it was reset before it could read
-    assert slowest < 1
+        assert set(until_closed(connections, drop)) <= {408, None}  # None: it was reset before it could read
 
 
 def test_one_who_says_nothing_or_nothing_of_meaning_is_cut_off(serve_with):
@@ -131,7 +128,7 @@ def test_one_who_says_nothing_or_nothing_of_meaning_is_cut_off(serve_with):
         silent, blank, used, used_blank = connections
         for wire in (used, used_blank):
             wire.send("GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n").answer()
-        told = until_closed(connections, 15, lambda: [wire.try_to_send(b"\r\n") for wire in (blank, used_blank)])
+        told = until_closed(connections, lambda: [wire.try_to_send(b"\r\n") for wire in (blank, used_blank)])
         assert told[connections.index(silent)] == 408
 
 
@@ -150,7 +147,7 @@ def test_a_body_that_comes_too_slowly_is_408(serve_with):
         wire.send(HEAD, "Content-Length: 100000\r\n\r\n")
         wire.socket.settimeout(0.1)
         begun = time.monotonic()
-        while time.monotonic() - begun < 10:
+        while time.monotonic() - begun < HANG_SECONDS:
             wire.send(b"x")
             try:
                 answer = wire.socket.recv(65536)
@@ -173,8 +170,8 @@ def test_one_who_takes_nothing_of_an_answer_is_cut_off_and_the_memory_given_back
                 wire.send(
                     "GET /topics/default/partitions/0/records?max_bytes=99999999 HTTP/1.1\r\nHost: localhost\r\n\r\n"
                 )
-            wait_for(lambda: figures(http)["seglog_answer_bytes",] > 40 * MIB)
-            wait_for(lambda: figures(http)["seglog_answer_bytes",] == 0)
+            until(lambda: figures(http)["seglog_answer_bytes",] > 40 * MIB)
+            until(lambda: figures(http)["seglog_answer_bytes",] == 0)
 
 
 def test_a_slow_uploader_never_blocks_others(serve_with):
@@ -184,11 +181,9 @@ def test_a_slow_uploader_never_blocks_others(serve_with):
         stalled.send("Content-Length: 80000000\r\n\r\n", b"x" * 40_000_000)
         batch.send("POST /topics/default/batches HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n")
         batch.send("Content-Length: 1000\r\n\r\n", b'{"value": "')
-        wait_for(lambda: figures(http)["seglog_spool_disk_bytes",] > 0)
-        begun = time.monotonic()
+        until(lambda: figures(http)["seglog_spool_disk_bytes",] > 0)
         for number in range(1000):
             assert http.post("/topics/default/records?partition=0", content=b"v").json()["offset"] == number
-        print(f"1000 appends beside a stalled upload: {time.monotonic() - begun:.2f} s")
         stalled.send(b"y" * 40_000_000)
         assert stalled.answer()[0] == 200
         assert http.get("/records/1000").content == b"x" * 40_000_000 + b"y" * 40_000_000
@@ -215,7 +210,7 @@ def test_more_connections_than_allowed_are_turned_away_and_the_others_served(ser
         for wire in connections:
             assert wire.send(request).answer()[0] == 200
     with server.client() as http:  # room again, once the server has seen them go
-        wait_for(lambda: http.get("/ready").status_code == 200)
+        until(lambda: http.get("/ready").status_code == 200)
         assert figures(http)["seglog_refused_total", ("status", "503")] >= 21
     said = server.stop()
     assert "a connection was turned away: 5 connections are open already" in said
@@ -239,12 +234,12 @@ def test_more_bodies_than_there_is_room_for_are_429(serve_with):
     with server.connection() as wire, server.client() as http:
         wire.send(HEAD, f"Content-Length: {2 * MIB + 1000}\r\n\r\n", b"x" * (2 * MIB - 100_000))
         # how the body came in pieces decides how much of its end waits in memory for the next write
-        wait_for(lambda: figures(http)["seglog_spool_disk_bytes",] > 2 * MIB - 100_000 - HELD)
+        until(lambda: figures(http)["seglog_spool_disk_bytes",] > 2 * MIB - 100_000 - HELD)
         refused = http.post("/records", content=b"x" * 2 * MIB)
         assert (refused.status_code, refused.headers["Retry-After"], refused.json()["retriable"]) == (429, "1", True)
         assert http.post("/records", content=b"small").status_code == 200
         wire.end()
-        wait_for(lambda: figures(http)["seglog_spool_disk_bytes",] == 0)
+        until(lambda: figures(http)["seglog_spool_disk_bytes",] == 0)
         assert http.post("/records", content=b"x" * 2 * MIB).status_code == 200
 
 
@@ -267,7 +262,7 @@ def test_more_appends_than_may_wait_for_a_partition_are_refused(tmp_path):
     def hold(mutex, held, go):
         with mutex:
             held.set()
-            go.wait(20)
+            go.wait(HANG_SECONDS)
 
     async def story(writer):
         appends, held, go = Appends(Limits(waiting=2), Waiting()), threading.Event(), threading.Event()
@@ -303,14 +298,15 @@ def test_more_answers_than_there_is_memory_for_are_429(serve_with):
         with server.connection() as slow:
             slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            wait_for(lambda: figures(http)["seglog_answer_bytes",] > MIB)
+            until(lambda: figures(http)["seglog_answer_bytes",] > MIB)
             assert http.get(path).status_code == 429
             assert http.get("/records/0").status_code == 200
-        wait_for(lambda: figures(http)["seglog_answer_bytes",] == 0)
+        until(lambda: figures(http)["seglog_answer_bytes",] == 0)
         assert http.get(path).status_code == 200
 
 
 BIG = 200 * MIB
+BESIDE = 10  # appends, at the least, while a large record is read: it takes much longer than one of them
 
 
 @pytest.fixture
@@ -336,12 +332,12 @@ def test_a_large_record_as_json_takes_little_memory_and_stops_nobody(big, path, 
     before = big.greatest_memory()
     with big.client() as http, big.client() as other, ThreadPoolExecutor(1) as pool:
         reading = pool.submit(first_bytes, http, f"/topics/default/{path}")
-        slowest = 0.0
+        beside = 0
         while not reading.done():
-            begun = time.monotonic()
             assert other.post("/records", content=b"meanwhile").status_code == 200
-            slowest = max(slowest, time.monotonic() - begun)
-        assert (reading.result(), slowest < 1.0) == (200, True)
+            beside += 1
+        assert reading.result() == 200
+    assert beside > BESIDE
     assert big.greatest_memory() - before < mapped + 64 * MIB
 
 
@@ -360,7 +356,7 @@ def test_a_value_larger_than_the_memory_is_sent_to_several_slow_readers_in_piece
             wire = slow.enter_context(big.connection())
             wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             wire.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        wait_for(lambda: figures(http)["seglog_answer_bytes",] >= 4 * MIB)
+        until(lambda: figures(http)["seglog_answer_bytes",] >= 4 * MIB)
         assert http.head(path).headers["content-length"] == str(BIG)
         with http.stream("GET", path) as answer:
             assert sum(len(piece) for piece in answer.iter_raw() if piece.count(0xFF) == len(piece)) == BIG
@@ -383,7 +379,7 @@ def test_a_record_too_large_for_an_arrow_answer_is_refused_and_the_client_reads_
         values = [value for batch in client.topic("default").batches(0) for value in batch.column("value")]
         assert [len(value.as_buffer()) for value in values] == [BIG, 1]
         with client.consumer("g", ["default"]) as consumer:
-            assert [len(record.value) for _ in range(2) for record in consumer.poll(timeout=5)] == [BIG, 1]
+            assert [len(record.value) for _ in range(2) for record in consumer.poll(timeout=HANG_SECONDS)] == [BIG, 1]
             consumer.commit()
     assert big.greatest_memory() - before < 64 * MIB
 
@@ -444,7 +440,7 @@ def test_many_slow_uploads_and_slow_heads_take_no_more_memory_than_the_limits_sa
             if number % 64 == 0:
                 assert http.post("/topics/default/records", content=b"small").status_code == 200
         for wire in uploads:
-            wire.socket.settimeout(300)  # 4 GiB are appended first
+            wire.socket.settimeout(HANG_SECONDS)  # 4 GiB are appended first
         assert all(wire.answer()[0] == 200 for wire in uploads)
         taken = server.greatest_memory() - before
     # Bodies under way; of each connection what uvicorn and the kernel's reads hold; four uploads being committed.

@@ -19,6 +19,7 @@ from seglog.server.runtime.workers import Workers
 from seglog.server.settings import Limits
 from seglog.topic.topic import Topic
 from tests.server.test_appending import ARROW, NDJSON
+from tests.waiting import HANG_SECONDS
 
 MIB = 1024 * 1024
 POST = "POST /records HTTP/1.1\r\nHost: localhost\r\n"
@@ -195,10 +196,10 @@ def test_what_others_append_to_a_watched_log_is_synced_soon(tmp_path):
         synced = []
         syncing = Syncing(0.01, workers, synced.append)
         syncing.watch((".groups", 0), log)
-        ends = time.monotonic() + 20
+        ends = time.monotonic() + HANG_SECONDS
         log.append(b"commit")
         while log.durable_offset < 1 or not synced:
-            assert time.monotonic() < ends
+            assert time.monotonic() < ends, "nothing was synced"
             syncing.tick()
             await asyncio.sleep(0.01)
         workers.close()
@@ -219,9 +220,9 @@ def test_the_server_syncs_what_groups_keep(tmp_path):
         assert log.durable_offset < log.next_offset
 
         async def until_synced():
-            ends = time.monotonic() + 20
+            ends = time.monotonic() + HANG_SECONDS
             while log.durable_offset < log.next_offset:
-                assert time.monotonic() < ends
+                assert time.monotonic() < ends, "what groups keep was not synced"
                 services.appends.syncing.tick()
                 await asyncio.sleep(0.01)
 

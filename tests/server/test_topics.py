@@ -9,7 +9,7 @@ from contextlib import suppress
 import httpx
 import pytest
 
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
@@ -269,10 +269,10 @@ def test_a_topic_may_be_deleted_while_it_is_read_tailed_and_appended_to(shared, 
                ((append,), (append,), (read, "start=0"), (read, "start=99999999&wait=1"), (tail,))]  # fmt: skip
     for thread in threads:
         thread.start()
-    assert tailing.wait(20)
+    assert tailing.wait(HANG_SECONDS)
     assert http.delete(f"/topics/{name}").status_code == 204
     for thread in threads:
-        thread.join(20)
+        thread.join(HANG_SECONDS)
         assert not thread.is_alive()
     assert statuses <= {200, 404, 503}  # 503: it was closed in that moment
     assert http.get("/health").status_code == 200

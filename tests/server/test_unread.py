@@ -10,6 +10,7 @@ import pytest
 import uvloop
 
 from seglog.server.runtime.unread import unread_bytes
+from tests.waiting import HANG_SECONDS
 
 SIZE = 300_000
 
@@ -36,7 +37,7 @@ def test_what_the_client_reads_is_unread_no_longer(run):
             while left:
                 left -= len(await loop.sock_recv(client, 10_000))
                 assert unread_bytes(transport) <= before
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(HANG_SECONDS):
                 while unread_bytes(transport):
                     await asyncio.sleep(0)
             transport.abort()

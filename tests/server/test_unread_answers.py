@@ -14,7 +14,7 @@ from seglog.server.http.handshakes import Handshakes
 from seglog.server.http.protocol import BoundedProtocol
 from tests.server.in_process import serving
 from tests.tls import TlsPeer, server_context
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 BODY = b"x" * 50_000  # less than the high-water mark of a transport, so no timer of flow control runs
 
@@ -28,7 +28,7 @@ async def answer(_scope, _receive, send):
 def narrow(address):
     """Give a connection of which the kernel holds little that is not read."""
     with closing(socket.socket()) as wire:
-        wire.settimeout(20)
+        wire.settimeout(HANG_SECONDS)
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         wire.connect(address)
         yield wire

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import seglog
 from seglog.server.runtime.waiting import AT_ONCE, Waiting
+from tests.waiting import HANG_SECONDS
 
 
 def test_of_many_waiting_requests_a_few_are_woken_in_each_turn_and_all_in_the_end() -> None:
@@ -49,7 +50,7 @@ def test_a_tail_of_many_partitions_looks_into_those_that_have_something_new(serv
     with seglog.Client(server.url) as client:
         topic = client.create_topic("wide", partitions=50)
         topic.append(b"first", partition=7)
-        with urllib.request.urlopen(f"{server.url}/topics/wide/tail?start=earliest", timeout=30) as tail:  # noqa: S310 - our server
+        with urllib.request.urlopen(f"{server.url}/topics/wide/tail?start=earliest", timeout=HANG_SECONDS) as tail:  # noqa: S310 - our server
             found = _records(tail)
             assert next(found) == (7, "first")
             for number in (0, 49, 7):

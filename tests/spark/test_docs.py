@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import Examples
+from tests.waiting import HANG_SECONDS
 
 JOBS = {"ingest", "snapshot", "export", "replay", "audit", "compact", "load"}
 FLIGHTS = "tailnum,carrier\nN1,UA\nN2,AA\nN1,DL\n"
@@ -43,7 +44,7 @@ def test_every_example_of_the_page_runs_as_it_stands(examples: Examples, tmp_pat
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ import pytest
 from seglog.errors import MissingExtra
 from seglog.spark import interpreter, register
 from seglog.spark.java import use_java
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,7 @@ def run(tmp_path: Path, *command: str, **environment: str) -> str:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

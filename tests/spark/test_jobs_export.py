@@ -18,6 +18,7 @@ from seglog.spark.export import __main__ as program
 from seglog.spark.export import export, records
 from seglog.spark.jobs.pins import pin
 from seglog.topic import Topic
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,7 +182,9 @@ def test_a_log_is_never_written_over(spark: SparkSession, topic: Path) -> None:
 def test_the_program_runs_in_a_process_of_its_own(topic: Path, tmp_path: Path) -> None:
     """`python -m seglog.spark.export`: exit codes, JSON on stdout, one line on stderr."""
     command = [sys.executable, "-m", "seglog.spark.export", str(topic), "out", "--json", "--master", "local[1]"]
-    ran = subprocess.run(command, cwd=tmp_path, env=dict(os.environ), capture_output=True, timeout=120, check=False)
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=dict(os.environ), capture_output=True, timeout=HANG_SECONDS, check=False
+    )
     assert ran.returncode == 0, ran.stderr.decode()
     report = json.loads(ran.stdout)
     assert report["records"] == 400

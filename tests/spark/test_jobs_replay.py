@@ -23,6 +23,7 @@ from seglog.spark.replay import __main__ as program
 from seglog.spark.replay import replay
 from seglog.spark.replay.classroom import Classroom
 from seglog.topic import Topic
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -305,7 +306,7 @@ def test_spark_submit_runs_it_with_a_machine_from_another_directory(tmp_path: Pa
         ],
         env={**os.environ, "JAVA_HOME": str(use_java()), "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
-        timeout=120,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr.decode()

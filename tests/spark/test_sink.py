@@ -14,6 +14,7 @@ import pytest
 import seglog
 from seglog.format.filename import TREE_LOCK
 from seglog.topic import Topic, partition_of
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -280,5 +281,5 @@ def test_a_reader_that_began_before_keeps_its_snapshot_and_then_sees_the_batch(
         assert reader.stdout is not None
         assert reader.stdout.readline() == "reading\n"
         write(spark.range(500).selectExpr("repeat('n', 100) AS value"), log_path)
-        answer, _ = reader.communicate("\n", timeout=60)
+        answer, _ = reader.communicate("\n", timeout=HANG_SECONDS)
     assert answer.split() == ["100", "600"]

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 import seglog
+from tests.waiting import HANG_SECONDS
 
 PROGRAMS = Path(__file__).parent / "programs"
 SOURCES = Path(seglog.__file__).parent.parent
 
 
-def told_by(program: str, directory: Path, *arguments: str, seconds: float = 280) -> list[dict[str, Any]]:
+def told_by(program: str, directory: Path, *arguments: str, seconds: float = HANG_SECONDS) -> list[dict[str, Any]]:
     """Run a program to its end, and what it started with it; return the lines of JSON that it prints."""
     paths = os.pathsep.join(filter(None, [str(SOURCES), os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, str(PROGRAMS / program), str(directory), *arguments]

@@ -14,6 +14,7 @@ from seglog.spark.write.options import WriteOptions
 from seglog.spark.write.sink import Staged, StreamSink
 from seglog.spark.write.task import StagingTask
 from seglog.topic import Topic, partition_of
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ class Pipe:
     def run(self, frame: DataFrame, **settings: Any) -> StreamingQuery:
         """Process what is there."""
         query = self.start(frame, **settings)
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(HANG_SECONDS)
         return query
 
     def store_batches(self, frame: DataFrame, *, mode: str) -> None:
@@ -68,7 +69,7 @@ class Pipe:
 
         writer = frame.writeStream.outputMode(mode).foreachBatch(store).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(self.root / "checkpoint")).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(HANG_SECONDS)
 
     def forget_commit(self, batch: int) -> None:
         """Make Spark's checkpoint what it is if the driver dies behind the sink's commit: the batch is replayed."""
@@ -184,7 +185,7 @@ def test_two_queries_write_to_one_topic_beside_each_other(spark: SparkSession, p
     pipe.feed(*numbered(0, 200))
     halves = [pipe.rows(spark).where(f"int(string(value)) {half} 100") for half in ("<", ">=")]
     queries = [pipe.start(half, checkpoint=f"checkpoint of {number}") for number, half in enumerate(halves)]
-    assert all(query.awaitTermination(120) for query in queries)
+    assert all(query.awaitTermination(HANG_SECONDS) for query in queries)
     assert pipe.output() == numbered(0, 200)
 
 

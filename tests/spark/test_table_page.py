@@ -91,7 +91,7 @@ def test_a_stream_reads_the_table_and_then_the_log(
         query.processAllAvailable()
         orders.append(b"later")
         orders.sync()
-        until(lambda: spark.read.parquet(str(tmp_path / "large")).count() == 3, 120)
+        until(lambda: spark.read.parquet(str(tmp_path / "large")).count() == 3)
     finally:
         query.stop()
 

@@ -38,6 +38,7 @@ from seglog.spark.read.stream import SeglogStreamReader
 from seglog.spark.source import SeglogDataSource
 from seglog.spark.write.options import WriteOptions
 from seglog.topic import Topic
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +87,7 @@ def url(root: Path) -> Iterator[str]:
         assert found, "the server ended"
         yield found[1]
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANG_SECONDS)
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,11 @@ from seglog.storage.urls import is_storage_url
 from seglog.topic.audit import audit_keys
 from seglog.topic.repair import repair_place, verify_place
 from tests.storage.guide import DictStorage
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-DEADLINE_SECONDS = 30
 KEYED = LogConfig(retention=Retention(compact=True), segment_bytes=2000)
 
 
@@ -68,12 +68,12 @@ class Running:
 
     def __enter__(self) -> str:
         self._thread.start()
-        assert self._listening.wait(DEADLINE_SECONDS)
+        assert self._listening.wait(HANG_SECONDS)
         return next(line for line in self.said if "listening on" in line).removeprefix("listening on ")
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(DEADLINE_SECONDS)
+        self._thread.join(HANG_SECONDS)
         assert not self._thread.is_alive()
         assert self.said[-1] == "stopped; everything acknowledged is on disk"
 
@@ -221,7 +221,7 @@ def test_a_server_in_a_thread(shop: Any) -> None:
         assert orders.append(b"over HTTP", key=b"k", ack="durable")[1] >= 0
         client.create_topic("more").append(b"v")
         with client.consumer("billing", ["orders"]) as consumer:
-            assert b"over HTTP" in [record.value for record in consumer.poll(timeout=5)]
+            assert b"over HTTP" in [record.value for record in consumer.poll(timeout=HANG_SECONDS)]
         assert client.health()["status"] == "ok"
         with pytest.raises(seglog.LogLocked):
             seglog.Broker(shop)

@@ -16,6 +16,7 @@ from seglog.cli import main
 from seglog.table import release, sync
 from tests.conftest import Served
 from tests.table.conftest import stored
+from tests.waiting import HANG_SECONDS
 
 WAITING = Retention(bytes=4096, after="table")
 
@@ -138,7 +139,7 @@ def test_the_command_line_and_the_server_set_and_show_it(
         assert orders.info().retention == WAITING
         for number in range(50):
             orders.append(b"%d" % number * 20, ack="durable")
-        with urllib.request.urlopen(f"{served.url}/metrics") as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(f"{served.url}/metrics", timeout=HANG_SECONDS) as answer:  # noqa: S310 - our own server
             assert b'seglog_table_offset{partition="0",topic="orders"} 0.0' in answer.read()
         assert orders.partition(0)[0].lowest_offset == 0
         client.create_topic("empty", config=LogConfig(retention=WAITING))

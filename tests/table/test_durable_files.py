@@ -8,6 +8,7 @@ import pytest
 from seglog.storage import system_calls
 from seglog.table import durable_files
 from seglog.table.durable_files import DurableFileIO
+from tests.waiting import HANG_SECONDS
 
 
 def test_a_large_file_is_synced_while_it_is_written_and_when_it_is_closed(
@@ -25,7 +26,7 @@ def test_a_large_file_is_synced_while_it_is_written_and_when_it_is_closed(
     monkeypatch.setattr(system_calls, "sync_descriptor", lambda _: synced.append("all"))
     with DurableFileIO({}).new_output(f"file://{tmp_path}/a/file").create() as file:
         file.write(b"x" * 2000)
-        assert began.wait(30)
+        assert began.wait(HANG_SECONDS)
     assert synced[0] == "data"
     assert synced[-2:] == ["all", "all"]  # of the file and its directory
     assert (tmp_path / "a" / "file").read_bytes() == b"x" * 2000

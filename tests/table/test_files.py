@@ -17,6 +17,7 @@ from seglog.table import files, sync
 from seglog.table.durable_files import DurableFileIO
 from seglog.table.files import write_rows
 from seglog.table.schema import ARROW
+from tests.waiting import HANG_SECONDS
 
 
 def batches(count: int) -> Iterator[pa.RecordBatch]:
@@ -59,7 +60,7 @@ def test_a_group_is_written_while_the_next_one_is_made(tmp_path: Path, monkeypat
         one, two, three = batches(3)
         yield one
         yield two  # completes the first group
-        assert began.wait(30)
+        assert began.wait(HANG_SECONDS)
         yield three
 
     assert len(list(write_rows(DurableFileIO({}), f"file://{tmp_path}", watched()))) == 1

@@ -18,6 +18,7 @@ from seglog.table.background import BackgroundTables
 from seglog.terminal.exits import Exit
 from tests.conftest import Served
 from tests.table.conftest import Shop, logged, stored
+from tests.waiting import HANG_SECONDS
 
 
 def test_a_server_keeps_its_topics_as_tables(serve: Callable[..., Served], tmp_path: Path) -> None:
@@ -27,7 +28,7 @@ def test_a_server_keeps_its_topics_as_tables(serve: Callable[..., Served], tmp_p
         orders = client.create_topic("orders", partitions=2)
         for number in range(20):
             orders.append(b"%d" % number, key=b"%d" % number, ack="durable")
-    with urllib.request.urlopen(f"{served.url}/metrics") as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(f"{served.url}/metrics", timeout=HANG_SECONDS) as answer:  # noqa: S310 - our own server
         assert b"seglog_table_age_seconds" in answer.read()
     served.stop()  # makes a last round
     with Topic.open(served.root / "orders", mode="r") as topic:
@@ -47,7 +48,8 @@ def test_a_server_keeps_its_tables_in_another_catalog_and_decodes_values_by_it(
     served = serve(*options, root=shop.place.parent)
     with seglog.Client(served.url) as client:
         client.topic("orders").append(b'{"id": 8}', key=b"k", ack="durable")
-    with urllib.request.urlopen(f"{served.url}/topics/orders/partitions/0/records/0/decoded") as answer:  # noqa: S310 - our own server
+    decoded = f"{served.url}/topics/orders/partitions/0/records/0/decoded"
+    with urllib.request.urlopen(decoded, timeout=HANG_SECONDS) as answer:  # noqa: S310 - our own server
         assert json.load(answer)["fields"] == [{"name": "id", "depth": 0, "type": "long", "value": "7"}]
     served.stop()  # makes a last round
     table = load_catalog("seglog", **catalog).load_table("seglog.orders").scan().to_arrow()
@@ -94,7 +96,7 @@ def test_a_round_that_fails_is_reported_once_and_tried_again(shop: Shop, monkeyp
     monkeypatch.setattr(tables, "step", step)
     background = BackgroundTables(tables, 0.01, said.append)
     for _ in range(3):
-        assert rounds.acquire(timeout=30)
+        assert rounds.acquire(timeout=HANG_SECONDS)
     fail = False
     background.close()
     assert said == ["table: RuntimeError: the catalog is away"]

@@ -24,7 +24,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import seglog
 from seglog.telemetry import carry, context_of, observe, processing
 from tests.test_import import loaded
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
@@ -166,12 +166,14 @@ def test_a_server_sends_spans_and_metrics_to_a_collector(tmp_path):
             assert process.stdout is not None
             url = next(found[0] for line in process.stdout if (found := re.search(r"http://127\S+:\d+", line)))
             traced = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
-            httpx.post(f"{url}/topics/default/records", content=b"one", headers=traced, timeout=30).raise_for_status()
-            assert httpx.get(f"{url}/topics/missing", timeout=30).status_code == 404
-            assert httpx.get(f"{url}/groups/a%2Fb", timeout=30).status_code == 404
+            httpx.post(
+                f"{url}/topics/default/records", content=b"one", headers=traced, timeout=HANG_SECONDS
+            ).raise_for_status()
+            assert httpx.get(f"{url}/topics/missing", timeout=HANG_SECONDS).status_code == 404
+            assert httpx.get(f"{url}/groups/a%2Fb", timeout=HANG_SECONDS).status_code == 404
             until(lambda: "seglog.appended_records" in figures_of(received))
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=HANG_SECONDS)
         collector.shutdown()
     sent = [ExportTraceServiceRequest.FromString(body) for path, body in received if path == "/v1/traces"]
     spans = {

@@ -10,8 +10,9 @@ import pytest
 import seglog
 from seglog.errors import InvalidArgument, LogClosed, LogReadOnly, SeglogError, TopicNotFound
 from seglog.testing.faulty import Fault, FaultyStorage
+from seglog.topic.groups import position
 from seglog.topic.topic import Topic
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 
 @pytest.fixture
@@ -47,9 +48,10 @@ def test_a_reading_broker_sees_them(broker, tmp_path):
         assert reader.topic("t").partitions == 3
 
 
-def test_members_of_a_group_get_them(broker):
+def test_members_of_a_group_get_them(broker, monkeypatch):
+    monkeypatch.setattr(position, "MAX_BEAT_SECONDS", 0.1)
     broker.topic("t").append(b"0", partition=0)
-    with broker.consumer("g", ["t"], session_timeout=1.0) as consumer:
+    with broker.consumer("g", ["t"], session_timeout=HANG_SECONDS) as consumer:
         until(lambda: consumer.poll(timeout=0.1))
         broker.add_partitions("t", 3)
         broker.topic("t").append(b"2", partition=2)

@@ -20,12 +20,12 @@ from seglog.topic.cleaning import Cleaner
 from seglog.topic.groups import Groups
 from seglog.topic.layout import description
 from tests.topic.contents import values_of
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SMALL = LogConfig(segment_bytes=512)
-DEADLINE_SECONDS = 20.0
 
 
 def visible(root: Path) -> list[str]:
@@ -296,7 +296,7 @@ def test_threads_that_create_delete_commit_and_append_neither_hang_nor_break(bro
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(DEADLINE_SECONDS)
+        thread.join(HANG_SECONDS)
     assert not any(thread.is_alive() for thread in threads), "a thread hangs"
     assert (errors, broker.failed) == ([], {})
     assert (broker.topics(), broker.topic("steady").partition(0).next_offset) == (["steady"], 100)

@@ -11,11 +11,11 @@ import pytest
 import seglog
 from seglog.errors import InvalidArgument
 from seglog.topic.cleaning import Cleaner, Event, log_cleaning
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-DEADLINE_SECONDS = 20.0
 NEVER = 10_000.0  # an interval that no test waits for
 
 
@@ -29,7 +29,7 @@ class Watch:
         self._events.put(event)
 
     def next(self) -> Event:
-        return self._events.get(timeout=DEADLINE_SECONDS)
+        return self._events.get(timeout=HANG_SECONDS)
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_close_ends_a_compaction_under_way_at_once_and_the_log_is_as_it_was(flee
     # A byte in a quarter of an hour: it never comes to its end.
     cleaner = Cleaner(logs, interval=0.01, bytes_per_second=0.001, on_event=watch)
     cleaner.start()
-    assert under_way.wait(DEADLINE_SECONDS)
+    assert under_way.wait(HANG_SECONDS)
     cleaner.close()
     assert watch.next().what == "stopped"
     assert (fleet.content("a"), log.segments) == ("a@0 b@1 a@2", segments)
@@ -169,7 +169,7 @@ def test_close_ends_a_compression_under_way_at_once_and_the_log_is_as_it_was(fle
     # A byte in a quarter of an hour: it never comes to its end.
     cleaner = Cleaner(logs, interval=0.01, bytes_per_second=0.001, on_event=watch)
     cleaner.start()
-    assert under_way.wait(DEADLINE_SECONDS)
+    assert under_way.wait(HANG_SECONDS)
     cleaner.close()
     assert watch.next().what == "stopped"
     assert log.segments == segments
@@ -201,7 +201,7 @@ def test_on_event_may_use_the_cleaner_but_not_ask_for_a_round(fleet: Any, caplog
 
     cleaner = Cleaner(fleet.logs, clock=fleet.clock, on_event=on_event)
     cleaner.start()
-    assert "on_event" in answers.get(timeout=DEADLINE_SECONDS)
+    assert "on_event" in answers.get(timeout=HANG_SECONDS)
     cleaner.close()
     assert fleet.content("b") == "a@0 b@1 a@2"  # its turn never came
     assert "on_event failed" not in caplog.text
@@ -226,7 +226,7 @@ def test_the_state_can_be_asked_for_by_any_thread_at_any_time(fleet: Any, watch:
     finally:
         over.set()
         for thread in threads:
-            thread.join(DEADLINE_SECONDS)
+            thread.join(HANG_SECONDS)
     assert wrong == []
     assert {state.doing for state in cleaner.state()} == {"idle"}
 

@@ -13,6 +13,7 @@ import seglog
 import seglog.aio
 from seglog import Broker, LocalStorage, Topic
 from seglog.log.locks.write_lock import try_lock_log, try_lock_tree
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,7 +142,7 @@ def test_an_awaited_log_waits_for_the_lock_and_the_event_loop_goes_on(tmp_path: 
         async with await opening as log:
             await log.append(b"v")
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
 
 
 def test_a_cancelled_opening_leaves_no_log_open(tmp_path: Path) -> None:
@@ -152,5 +153,5 @@ def test_a_cancelled_opening_leaves_no_log_open(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await opening
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
     seglog.open(tmp_path / "log", wait=20).close()

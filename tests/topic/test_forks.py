@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import HANG_SECONDS
+
 CALLS: dict[str, str] = {
     "Broker.create_topic": "broker.create_topic('new')",
     "Broker.delete_topic": "broker.delete_topic('orders')",
@@ -136,7 +138,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         input=json.dumps(CALLS),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -207,7 +209,7 @@ def test_the_lock_is_the_parents_while_it_lives_and_free_when_only_its_child_is_
         [sys.executable, "-c", LOCKS, str(tmp_path / "broker"), child],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.stderr == ""

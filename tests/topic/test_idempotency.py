@@ -22,13 +22,13 @@ from seglog.topic import Topic, partition_of
 from seglog.topic.idempotency.marks import HEADER, Share, mark_of, read_mark
 from seglog.topic.idempotency.memory import OnceWindow
 from tests.topic.contents import ends, held, table
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SMALL = seglog.LogConfig(segment_bytes=512)
-DEADLINE_SECONDS = 20.0
 
 
 # --- one record -------------------------------------------------------------------------------------------------------
@@ -156,13 +156,13 @@ def test_who_repeats_while_the_first_is_under_way_waits_for_it(topic: Topic) -> 
     def chunks() -> Iterator[bytes]:
         yield b"a"
         second.start()
-        assert second_started.wait(DEADLINE_SECONDS)
+        assert second_started.wait(HANG_SECONDS)
         assert results == []
         yield b"b"
 
     second = threading.Thread(target=repeat, daemon=True)
     place = topic.append_stream(chunks(), once="a", digest=digest)
-    second.join(DEADLINE_SECONDS)
+    second.join(HANG_SECONDS)
     assert results == [place]
     assert sum(ends(topic)) == 1
 
@@ -178,7 +178,7 @@ def test_an_append_is_ready_where_it_neither_waits_nor_reads_a_log(topic: Topic,
     def chunks() -> Iterator[bytes]:
         other = threading.Thread(target=lambda: ready.extend([topic.is_ready(2, 1), topic.is_ready(1, 1, once="c")]))
         other.start()
-        other.join(DEADLINE_SECONDS)
+        other.join(HANG_SECONDS)
         yield b"v"
 
     topic.append_stream(chunks(), partition=2, once="c", digest=xxh64_intdigest(b"v"))
@@ -201,7 +201,7 @@ def test_many_threads_that_repeat_each_other_store_everything_once(topic: Topic)
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(DEADLINE_SECONDS)
+        thread.join(HANG_SECONDS)
     assert all(one == places[0] for one in places)
     assert sum(ends(topic)) == len(places[0]) == 60
 
@@ -215,7 +215,7 @@ with Topic.create({str(root)!r}, partitions=2) as topic:
     assert topic.append(b"v", once="a")[1] == 0
 assert "pyarrow" not in sys.modules and "numba" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=HANG_SECONDS)
 
 
 def test_an_interrupt_between_storing_and_remembering_does_not_store_it_twice(

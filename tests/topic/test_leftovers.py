@@ -14,6 +14,7 @@ import seglog
 from seglog.errors import SeglogError, StorageError
 from seglog.storage import LocalStorage
 from seglog.topic import Topic
+from tests.waiting import HANG_SECONDS
 
 KILLED = """
 import os, signal, sys
@@ -53,7 +54,7 @@ for limit in range(12, 30, 2):
 
 def run(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", program, *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=HANG_SECONDS)
 
 
 @pytest.mark.parametrize("partitions_made", [0, 2, 3])

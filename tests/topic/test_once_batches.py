@@ -15,11 +15,10 @@ from seglog.testing.faulty import Fault
 from seglog.topic import Topic
 from seglog.topic.idempotency.marks import HEADER
 from tests.topic.contents import ends, held, table
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-DEADLINE_SECONDS = 20.0
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -239,6 +238,6 @@ def wait_for_growth(root: Path) -> None:
     """Return once the process has put something more into the topic."""
     with Topic.open(root, mode="r") as reader:
         before = sum(ends(reader))
-        tails = [reader.partition(number).follow(timeout=DEADLINE_SECONDS) for number in range(reader.partitions)]
+        tails = [reader.partition(number).follow(timeout=HANG_SECONDS) for number in range(reader.partitions)]
         next(tails[0])
         assert sum(ends(reader)) > before

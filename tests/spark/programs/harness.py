@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).parent
-PATIENCE = 120.0  # seconds; what takes longer than this on any machine hangs
+PATIENCE = 600.0  # seconds; what takes longer than this on any machine hangs
 POLL = 0.03  # seconds between two looks at a condition
 SMALL = seglog.LogConfig(segment_bytes=8192)
 

@@ -31,7 +31,7 @@ from seglog.spark.write.destination import Destination, Publication, find
 from seglog.spark.write.task import StagingTask
 
 CONTROL = "SEGLOG_TEST_CONTROL"
-PATIENCE = 60.0  # seconds that a slow task waits for the others
+PATIENCE = 600.0  # seconds that a slow task waits for the others
 
 
 def control() -> dict[str, Any]:
