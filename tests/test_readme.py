@@ -20,7 +20,6 @@ from tools.readme import ADDRESS, BLOCKS, NOT_PASTED, PASTED, TEXT
 
 pytestmark = pytest.mark.no_cover
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
-SECONDS = 240  # Spark starts in one of the blocks
 ENDS = {  # said after a block; the empty line is the Enter that ends an indented block of Python
     "python": "\nimport sys; print('ran', {number}, repr(getattr(sys, 'last_value', None)))\n",
     "sh": "\necho ran {number} $failed None\n",
@@ -51,7 +50,7 @@ class Terminal:
         end = rf"ran {self._pasted} (.*)\n"
         self._process.stdin.write(text + self._end.format(number=self._pasted))
         self._process.stdin.flush()
-        until(lambda: re.search(end, self.shown), SECONDS)
+        until(lambda: re.search(end, self.shown))
         assert re.search(end, self.shown)[1] == "None", self.shown
 
     def close(self):
@@ -88,14 +87,13 @@ def terminals(tmp_path):
 
 
 @pytest.mark.needs("bash", "java")
-@pytest.mark.timeout(3 * SECONDS)
 def test_every_block_runs_when_the_page_is_pasted_from_top_to_bottom(terminals, tmp_path):
     python, shell = terminals["python"], terminals["sh"]
     address = ADDRESS
     for block in PASTED:
         terminals[block.language].paste(block.text.replace(ADDRESS, address))
         if "seglog serve" in block.text:
-            until(lambda: re.search(r"http://127.0.0.1:\d+", shell.shown), SECONDS)
+            until(lambda: re.search(r"http://127.0.0.1:\d+", shell.shown))
             address = re.search(r"http://127.0.0.1:\d+", shell.shown)[0]
     shell.paste("kill %1; wait $!; [ $? -eq 0 ]")  # as the page says
     assert """0 b'order-17' b'{"qty": 3}'\n""" in python.shown
