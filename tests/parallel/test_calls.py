@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from seglog.parallel.calls import Calls
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,3 +110,44 @@ def test_an_interrupt_behind_a_result_is_told_as_what_it_is(
     with pytest.raises(KeyboardInterrupt):
         calls.take()
     calls.finish()
+
+
+class Large:
+    """A result that takes much memory."""
+
+
+def result_of(calls: Calls, *, by_the_thread: bool) -> weakref.ref[Large]:
+    """Launch a call that returns what it alone has, take its result, and let go of it."""
+    large = Large()
+    found = weakref.ref(large)
+    calls.launch(partial(next, iter([large])))
+    del large
+    if by_the_thread:
+        until(calls._calls[0].future.done)
+    assert calls.take() is found()
+    return found
+
+
+def test_a_call_that_stands_in_line_keeps_nothing_once_another_thread_has_made_it(pool: ThreadPoolExecutor) -> None:
+    busy = threading.Event()
+    pool.submit(busy.wait)
+    try:
+        assert result_of(Calls(pool), by_the_thread=False)() is None
+    finally:
+        busy.set()
+
+
+def test_a_thread_that_is_late_to_go_on_keeps_no_result_that_was_taken(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, set_result = threading.Event(), Future.set_result
+
+    def late(future: Future[Any], result: Any) -> None:
+        set_result(future, result)
+        go_on.wait()
+
+    monkeypatch.setattr(Future, "set_result", late)
+    try:
+        assert result_of(Calls(pool), by_the_thread=True)() is None
+    finally:
+        go_on.set()

@@ -16,6 +16,48 @@ from typing import Any
 THREADS = max(1, min(3, (os.cpu_count() or 2) - 1))  # in addition to the caller's
 
 
+def _nothing() -> None:
+    """Take the place of a call that is over."""
+
+
+class _Call:
+    """A call, then its result until that is taken.
+
+    A thread that is late to let go of this keeps neither in memory: results can be views of whole files.
+    """
+
+    __slots__ = ("future", "made", "result")
+
+    def __init__(self, made: Callable[[], Any]) -> None:
+        self.made = made
+        self.future: Future[None] = Future()
+        self.result: Any = None
+
+    def make(self) -> None:
+        """Make it in this thread unless another one has begun; its error keeps its place in the order."""
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.result = self.made()
+        except BaseException as error:  # raised by `take`, as a pool does
+            self.future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+        else:
+            self.future.set_result(None)
+
+    def take(self) -> Any:
+        """Return the result, or raise the error, once there is one."""
+        self.future.result()
+        result = self.result
+        self.forget()
+        return result
+
+    def forget(self) -> None:
+        """Let go of the call and of its result."""
+        self.made, self.result = _nothing, None
+
+
 class Calls:
     """Running calls whose results are taken in order. A thread that takes a result works instead of waiting.
 
@@ -24,7 +66,7 @@ class Calls:
 
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
-        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._calls: deque[_Call] = deque()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -40,46 +82,35 @@ class Calls:
         With `here`, or if there is no thread (in a forked child, or in a process that is about to exit), the thread
         that takes the result runs it, which wakes no other thread.
         """
-        future: Future[Any] = Future()
-        self._calls.append((call, future))
+        launched = _Call(call)
+        self._calls.append(launched)
         if not here and not self.orphaned:
             with suppress(RuntimeError):
-                self._pool.submit(_make, call, future)
+                self._pool.submit(launched.make)
 
     def take(self) -> Any:
         """Return the result of the oldest call, or raise its error; until it is done, run calls that have not begun."""
-        while not self._calls[0][1].done() and self.work():
+        while not self._calls[0].future.done() and self.work():
             pass
-        return self._calls.popleft()[1].result()
+        return self._calls.popleft().take()
 
     def work(self) -> bool:
         """Run the oldest call that has not begun; return whether there was one."""
-        for number, (call, future) in enumerate(self._calls):
-            if not future.done() and (future.cancel() or self.orphaned):
-                made: Future[Any] = Future()
-                _make(call, made)
-                self._calls[number] = call, made  # only now: an interrupted thread must not wait for its own call
+        for number, call in enumerate(self._calls):
+            if not call.future.done() and (call.future.cancel() or self.orphaned):
+                mine = _Call(call.made)
+                mine.make()
+                self._calls[number] = mine  # only now: an interrupted thread must not wait for its own call
+                call.forget()  # the pool keeps it until a thread is free
                 return True
         return False
 
     def finish(self) -> None:
         """Return once no call is running; results that were not taken are lost."""
-        wait([future for _, future in self._calls if not future.cancel()])
+        wait([call.future for call in self._calls if not call.future.cancel()])
+        for call in self._calls:
+            call.forget()
         self._calls.clear()
-
-
-def _make(call: Callable[[], Any], future: Future[Any]) -> None:
-    """Run a call in this thread unless another one has begun it; its error keeps its place in the order."""
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = call()
-    except BaseException as error:  # raised by `take`, as a pool does
-        future.set_exception(error)
-        if not isinstance(error, Exception):
-            raise
-    else:
-        future.set_result(result)
 
 
 class _Helpers:
