@@ -62,7 +62,7 @@ def test_a_server_starts_without_its_leader_and_copies_once_it_answers(
     assert httpx.get(f"{copy.url}/topics", timeout=HANG_SECONDS).json()["topics"] == []
     leader.start()
     with seglog.Client(leader.url) as client:
-        client.create_topic("orders").append(b"1", ack="mirrored", wait=HANG_SECONDS)
+        client.create_topic("orders").append(b"1", ack="mirrored", wait=60)
         client.commit("billing", {"orders": {0: 1}})
     until(lambda: httpx.get(f"{copy.url}/health", timeout=HANG_SECONDS).status_code == 200)
     with seglog.Client(copy.url, retries=0) as reader:
@@ -125,7 +125,7 @@ def test_a_damaged_partition_does_not_hold_up_the_others(
             running = threading.Thread(target=mirror.run)
             running.start()
             until(lambda: mirror.failures)
-            orders.append(b"later", partition=1, ack="mirrored", copies=2, wait=HANG_SECONDS)
+            orders.append(b"later", partition=1, ack="mirrored", copies=2, wait=60)
             assert [*mirror.failures] == [("orders", 0)]
             assert mirror.lags["orders", 0].records > 0
             mirror.stop()
@@ -144,7 +144,7 @@ def test_a_server_starts_to_follow_one_that_has_a_damaged_partition(serve: Calla
         data[data.index(b"value 10")] ^= 1
         store.write_bytes(data)
         copy = serve("--follow", leader.url, root=target)
-        orders.append(b"later", partition=1, ack="mirrored", wait=HANG_SECONDS)
+        orders.append(b"later", partition=1, ack="mirrored", wait=60)
         assert "seglog_mirror_stopped 0.0" in httpx.get(f"{copy.url}/metrics", timeout=HANG_SECONDS).text
         assert "offset 5" in httpx.get(f"{copy.url}/health", timeout=HANG_SECONDS).text
 

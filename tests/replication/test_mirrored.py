@@ -19,13 +19,15 @@ from seglog.log.pins import Pin
 from seglog.replication.promote import promote
 from seglog.storage import MemoryStorage
 from tests.replication.conftest import SMALL, fill
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.conftest import Served
+
+LONGEST = 60  # seconds that a server lets an append wait for copies
 
 
 @pytest.fixture
@@ -314,17 +316,17 @@ def test_an_append_over_http_returns_once_the_copies_have_it(serve: Callable[...
             orders.append(b"nobody copies it", partition=0, ack="mirrored", wait=0.01)
         assert (caught.value.offset, caught.value.copies) == (0, 0)
         mirrors.enter_context(Running(leader.url, tmp_path / "over http"))
-        partition, offset = orders.append(b"1", key=b"k", ack="mirrored", wait=HANG_SECONDS)
+        partition, offset = orders.append(b"1", key=b"k", ack="mirrored", wait=LONGEST)
         with seglog.open(tmp_path / "over http" / "orders" / str(partition), mode="r") as copy:
             assert copy.read(offset).value == b"1"
         table = pa.table({"value": [b"%d" % n for n in range(100)]})
-        offsets = orders.append_batch(table, ack="mirrored", wait=HANG_SECONDS)
+        offsets = orders.append_batch(table, ack="mirrored", wait=LONGEST)
         assert sum(map(len, offsets.values())) == 100
         for number, at in offsets.items():
             with seglog.open(tmp_path / "over http" / "orders" / str(number), mode="r") as copy:
                 assert copy.next_offset >= at.stop
-        orders.append_stream([b"x" * 1024] * 2048, ack="mirrored", wait=HANG_SECONDS)
-        with client.producer("orders", ack="mirrored", wait=HANG_SECONDS) as producer:
+        orders.append_stream([b"x" * 1024] * 2048, ack="mirrored", wait=LONGEST)
+        with client.producer("orders", ack="mirrored", wait=LONGEST) as producer:
             futures = [producer.send(b"%d" % number) for number in range(50)]
         assert all(future.result() for future in futures)
         with pytest.raises(seglog.NotMirrored, match="of 2"):
@@ -342,14 +344,14 @@ def test_a_repeated_append_waits_again_and_is_stored_once(serve: Callable[..., S
         with pytest.raises(seglog.NotMirrored):
             orders.append(b"1", once="k", ack="mirrored", wait=0)
         with Running(leader.url, tmp_path / "copy"):
-            assert orders.append(b"1", once="k", ack="mirrored", wait=HANG_SECONDS) == (0, 0)
+            assert orders.append(b"1", once="k", ack="mirrored", wait=LONGEST) == (0, 0)
         assert orders.bounds()[0].next_offset == 1
 
 
 def test_laminarmq_requests_can_wait_for_copies(serve: Callable[..., Served], tmp_path: Path) -> None:
     leader = serve()
     with Running(leader.url, tmp_path / "copy"):
-        answer = httpx.post(f"{leader.url}/records?ack=mirrored&wait=60", content=b"1", timeout=HANG_SECONDS)
+        answer = httpx.post(f"{leader.url}/records?ack=mirrored&wait={LONGEST}", content=b"1", timeout=HANG_SECONDS)
         assert answer.json() == {"write_index": 0}
     late = httpx.post(f"{leader.url}/records?ack=mirrored&wait=0", content=b"2", timeout=HANG_SECONDS)
     assert late.status_code == 504
@@ -364,9 +366,8 @@ def test_a_truncate_over_http_ends_an_append_that_waits(
     with seglog.Client(leader.url, retries=0) as client:
         orders = client.create_topic("orders")
         orders.append(b"0")
-        waiting = elsewhere.submit(orders.append, b"1", ack="mirrored", wait=HANG_SECONDS)
-        while orders.bounds()[0].next_offset < 2:
-            pass
+        waiting = elsewhere.submit(orders.append, b"1", ack="mirrored", wait=LONGEST)
+        until(lambda: waiting.done() or orders.bounds()[0].next_offset == 2)
         orders.truncate(0, 1)
         with pytest.raises(seglog.LogTruncated, match="removed by a truncate"):
             waiting.result(HANG_SECONDS)
@@ -378,9 +379,8 @@ def test_a_server_that_stops_ends_appends_that_wait(
     leader = serve()
     with seglog.Client(leader.url, retries=0) as client:
         orders = client.create_topic("orders")
-        waiting = elsewhere.submit(orders.append, b"1", ack="mirrored", wait=60)
-        while not orders.bounds()[0].next_offset:
-            pass
+        waiting = elsewhere.submit(orders.append, b"1", ack="mirrored", wait=LONGEST)
+        until(lambda: waiting.done() or orders.bounds()[0].next_offset)
         leader.stop()
         with pytest.raises(seglog.SeglogError):
             waiting.result(HANG_SECONDS)
@@ -392,7 +392,7 @@ def test_the_async_client_waits_for_copies(serve: Callable[..., Served], tmp_pat
     async def story() -> None:
         async with seglog.AsyncClient(leader.url, retries=0) as client:
             await client.create_topic("orders")
-            assert await client.topic("orders").append(b"1", ack="mirrored", wait=HANG_SECONDS) == (0, 0)
+            assert await client.topic("orders").append(b"1", ack="mirrored", wait=LONGEST) == (0, 0)
             async with client.producer("orders", ack="mirrored") as producer:
                 future = await producer.send(b"2")
             assert await future == (0, 1)
