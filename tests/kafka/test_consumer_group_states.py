@@ -19,7 +19,7 @@ from seglog.kafka.groups.consumer_member import JOIN, LEAVE_FOR_NOW, Answer, Bea
 from seglog.kafka.groups.range_assignment import assign_ranges
 from seglog.kafka.groups.room import Room
 from seglog.topic.groups.assignment import assign
-from tests.waiting import HANG_SECONDS
+from tests.kafka.virtual import run_in_virtual_time
 
 ROOM = 1_000_000
 
@@ -86,11 +86,11 @@ def told(story: Callable[[ConsumerGroup, list[ConsumerGroup]], Coroutine[Any, An
         forgotten: list[ConsumerGroup] = []
         group = ConsumerGroup("g", forgotten.append, Room(ROOM))
         try:
-            await asyncio.wait_for(story(group, forgotten), HANG_SECONDS)
+            await story(group, forgotten)
         finally:
             group.close()
 
-    asyncio.run(run())
+    run_in_virtual_time(run())
 
 
 def check(clients: list[Client]) -> None:
