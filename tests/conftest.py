@@ -22,7 +22,7 @@ from tests.tls import certify
 from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -363,11 +363,21 @@ def unsynced_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server.stop()
 
 
+PROMPT = HERE / "spark" / "programs" / "prompt"
+
+
+def with_prompt_workers(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment for a Spark whose Python workers connect in time however busy the machine is."""
+    paths = (str(PROMPT), environment.get("PYTHONPATH"))
+    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from seglog.spark.session import local_session  # noqa: PLC0415 - pyspark takes a second that few tests need
 
-    with unmeasured():  # it would slow the jobs of Spark's workers
+    with unmeasured(), pytest.MonkeyPatch.context() as patched:  # measuring would slow the jobs of Spark's workers
+        patched.setenv("PYTHONPATH", with_prompt_workers(os.environ)["PYTHONPATH"])  # Java keeps it
         session = local_session(
             "seglog tests",
             master="local[2]",

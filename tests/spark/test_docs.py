@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import with_prompt_workers
 from tests.pages import Examples
 from tests.waiting import HANG_SECONDS
 
@@ -42,6 +44,7 @@ def test_every_example_of_the_page_runs_as_it_stands(examples: Examples, tmp_pat
     done = subprocess.run(
         [sys.executable, "-c", program(examples)],
         cwd=tmp_path,
+        env=with_prompt_workers(os.environ),
         capture_output=True,
         text=True,
         timeout=HANG_SECONDS,

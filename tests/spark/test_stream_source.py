@@ -20,6 +20,7 @@ from pyspark.errors import StreamingQueryException
 import seglog
 from seglog.topic import Topic
 from seglog.topic.layout import description
+from tests.conftest import with_prompt_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,7 +163,7 @@ KILLED = """
 
 def start_query(tmp_path: Path) -> subprocess.Popen[bytes]:
     places = [str(tmp_path / name) for name in ("orders", "checkpoint", "out")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment = with_prompt_workers({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     command = [sys.executable, "-c", textwrap.dedent(KILLED), *places]
     return subprocess.Popen(command, env=environment, start_new_session=True)
 

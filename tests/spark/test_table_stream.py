@@ -25,6 +25,7 @@ from seglog import LogConfig, Retention, Topic
 from seglog.errors import InvalidArgument
 from seglog.table import sync
 from seglog.table.warehouse import Warehouse
+from tests.conftest import with_prompt_workers
 from tests.spark.test_warehouse import append, rows
 from tests.table.conftest import Row, logged
 from tests.table.rest_catalog import RestCatalog
@@ -237,7 +238,7 @@ def test_a_stream_killed_in_the_table_or_in_the_log_continues(spark: SparkSessio
         case.sync()
     case.append(100, "after")
     places = [str(case.table), str(case.directory / "check point"), str(case.directory / "out")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment = with_prompt_workers({**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))})
     command = [sys.executable, "-c", textwrap.dedent(KILLED), *places]
     process = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
