@@ -30,20 +30,28 @@ BUCKET = "logs"
 
 
 @contextmanager
-def served(command: list[str], address: str, secret: str) -> Iterator[str]:
-    """Run a server; yield its address. Credentials and endpoint are in the environment meanwhile."""
+def served(command: list[str], secret: str, port: int | None = None) -> Iterator[str]:
+    """Run a server; yield its address. Credentials and endpoint are in the environment meanwhile.
+
+    port: None if it chooses one, and tells it in its first line.
+    """
     patch = pytest.MonkeyPatch()
-    for name, value in {
-        "AWS_ENDPOINT_URL": address,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": secret,
-        "AWS_REGION": "us-east-1",
-    }.items():
-        patch.setenv(name, value)
     with unmeasured():  # tracing would slow moto
-        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        told = subprocess.PIPE if port is None else subprocess.DEVNULL
+        server = subprocess.Popen(command, stdout=told, stderr=subprocess.DEVNULL)
     with server:
         try:
+            if port is None:
+                assert server.stdout is not None
+                port = int(server.stdout.readline())
+            address = f"http://127.0.0.1:{port}"
+            for name, value in {
+                "AWS_ENDPOINT_URL": address,
+                "AWS_ACCESS_KEY_ID": "test",
+                "AWS_SECRET_ACCESS_KEY": secret,
+                "AWS_REGION": "us-east-1",
+            }.items():
+                patch.setenv(name, value)
             yield address
         finally:
             server.kill()
@@ -59,9 +67,7 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
     """Start moto's server and return its address."""
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
-    with served([sys.executable, "-m", "tests.moto_server", str(port)], address, "test"):
+    with served([sys.executable, "-m", "tests.moto_server"], "test") as address:
         until(lambda: _make_bucket(address))
         yield address
 
@@ -75,7 +81,7 @@ def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root, port = tmp_path_factory.mktemp("versitygw"), free_port()
     (root / BUCKET).mkdir()
     command = [program, "--port", f"127.0.0.1:{port}", "--access", "test", "--secret", "secret", "posix", str(root)]
-    with served(command, f"http://127.0.0.1:{port}", "secret") as address:
+    with served(command, "secret", port) as address:
         until(lambda: _answers(port))
         yield address
 

@@ -33,24 +33,27 @@ class ObjectServer:
 
     def __init__(self, kind: str, root: Path) -> None:
         """kind: "moto" or "versitygw"."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
         self.survives = kind == "versitygw"
         self.kills = 0
         (root / BUCKET).mkdir(parents=True)
         if self.survives:
             program = versitygw() or "versitygw"
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.port = int(free.getsockname()[1])
             self._command = [program, "--port", f"127.0.0.1:{self.port}", "--access", "test", "--secret", "secret"]
             self._command += ["posix", str(root)]
         else:
-            self._command = [sys.executable, "-m", "tests.moto_server", str(self.port)]
+            self._command = [sys.executable, "-m", "tests.moto_server"]
         self.start()
         if not self.survives:
             self._until(self._has_made_bucket)
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        told = subprocess.DEVNULL if self.survives else subprocess.PIPE
+        self.process = subprocess.Popen(self._command, stdout=told, stderr=subprocess.DEVNULL)
+        if self.process.stdout is not None:
+            self.port = int(self.process.stdout.readline())
         self._until(self._answers)
 
     def kill(self) -> None:
