@@ -1,4 +1,6 @@
-"""moto's S3 server, whose conditional writes are atomic as S3's are: `python -m tests.moto_server` prints its port first.
+"""moto's S3 server, whose conditional writes are atomic as S3's are: `python -m tests.moto_server`.
+
+It prints its port first.
 
 moto looks for the object and stores it in two steps, so two writers that race can both create an object.
 """

@@ -11,6 +11,7 @@ import pytest
 
 import seglog
 from seglog.server.rights.access import new_token
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +40,7 @@ def test_a_producer_and_a_consumer_go_through_kills(serve: Callable[..., Any]) -
     records, kills = 3000, 2
     client = seglog.Client(server.url, retries=100)  # both restarts may take long on a busy machine
     client.create_topic("orders", partitions=4)
-    consumer = client.consumer("readers", ["orders"], session_timeout=60.0)
+    consumer = client.consumer("readers", ["orders"], session_timeout=HANG_SECONDS)
     acknowledged = threading.Semaphore(0)
     futures: list[Any] = []
 

@@ -158,7 +158,12 @@ def test_who_joins_a_group_while_the_groups_are_written_delays_nobody(kafka_brok
     kafka_broker.broker.create_topic("orders").append(b"v")
     member = {"member_id": "", "group_instance_id": None, "protocol_type": "consumer"}
     protocols = [{"name": "range", "metadata": b""}]
-    wish = {"group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocols": protocols}
+    wish = {
+        "group_id": "g",
+        "session_timeout_ms": 1000 * HANG_SECONDS,
+        "rebalance_timeout_ms": 10_000,
+        "protocols": protocols,
+    }
     with connected(kafka_broker.address) as raw, connected(kafka_broker.address) as other:
         with state_of(groups.log).mutex:
             committing = threading.Thread(target=groups.commit, args=("another", {"orders": {0: 1}}))

@@ -220,7 +220,7 @@ def test_a_member_of_the_newest_versions_gets_the_protocol_with_its_answers(kafk
         "member_id": "",
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b"\0\0" + bytes(8)}],
-        "session_timeout_ms": 30_000,
+        "session_timeout_ms": 1000 * HANG_SECONDS,
         "reason": "it begins",
     }
     with kafka.connection() as raw:
