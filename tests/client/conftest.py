@@ -16,6 +16,7 @@ from tests.waiting import HANG_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
+PATIENT = 1000  # retries: a server that starts again on a busy machine is given any time
 _numbers = itertools.count()
 
 

@@ -17,6 +17,7 @@ from seglog.client.aio.topic import AsyncRemoteTopic
 from seglog.client.consumer import RemoteConsumer
 from seglog.client.producer import Producer
 from seglog.client.topic import RemoteTopic
+from tests.client.conftest import PATIENT
 from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def test_appends_go_through_a_kill(serve: Callable[..., Any], run: Callable[...,
     server = serve()
 
     async def story() -> None:
-        async with seglog.AsyncClient(server.url) as client:
+        async with seglog.AsyncClient(server.url, retries=PATIENT) as client:
             topic = await client.create_topic("orders")
             async with client.producer("orders", batch_records=20) as producer:
                 futures = [await producer.send(b"%d" % number) for number in range(200)]

@@ -11,6 +11,7 @@ import pytest
 
 import seglog
 from seglog.server.rights.access import new_token
+from tests.client.conftest import PATIENT
 from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def test_single_appends_go_through_a_kill_and_are_stored_once(serve: Callable[..., Any]) -> None:
     server = serve()
-    with seglog.Client(server.url) as client:
+    with seglog.Client(server.url, retries=PATIENT) as client:
         topic = client.create_topic("orders", partitions=2)
         places = []
         for number in range(200):
@@ -38,7 +39,7 @@ def test_single_appends_go_through_a_kill_and_are_stored_once(serve: Callable[..
 def test_a_producer_and_a_consumer_go_through_kills(serve: Callable[..., Any]) -> None:
     server = serve()
     records, kills = 3000, 2
-    client = seglog.Client(server.url, retries=100)  # both restarts may take long on a busy machine
+    client = seglog.Client(server.url, retries=PATIENT)
     client.create_topic("orders", partitions=4)
     consumer = client.consumer("readers", ["orders"], session_timeout=HANG_SECONDS)
     acknowledged = threading.Semaphore(0)
@@ -84,7 +85,7 @@ def test_a_producer_and_a_consumer_go_through_kills(serve: Callable[..., Any]) -
 
 def test_a_batch_that_is_under_way_is_completed_after_a_kill(serve: Callable[..., Any]) -> None:
     server = serve()
-    with seglog.Client(server.url) as client:
+    with seglog.Client(server.url, retries=PATIENT) as client:
         topic = client.create_topic("orders", partitions=3)
         data = pa.table({"value": [b"x" * 100] * 200_000, "key": [b"%d" % number for number in range(200_000)]})
         loading = threading.Thread(target=topic.append_batch, args=[data], kwargs={"batch_bytes": 1_000_000})
@@ -100,7 +101,7 @@ def test_a_batch_that_is_under_way_is_completed_after_a_kill(serve: Callable[...
 
 def test_following_goes_on_after_a_restart(serve: Callable[..., Any]) -> None:
     server = serve()
-    with seglog.Client(server.url) as client:
+    with seglog.Client(server.url, retries=PATIENT) as client:
         topic = client.create_topic("orders")
         tail = topic.follow(start="earliest")
         for number in range(2):
@@ -150,7 +151,7 @@ def test_tokens_and_rights(serve: Callable[..., Any], tmp_path: Any) -> None:
 
 def test_a_value_beyond_the_servers_limit_is_refused_and_the_client_goes_on(serve: Callable[..., Any]) -> None:
     server = serve("--body-bytes", "1MiB")
-    with seglog.Client(server.url) as client:
+    with seglog.Client(server.url, retries=PATIENT) as client:
         topic = client.create_topic("orders")
         for body in (lambda: topic.append(b"x" * 2_000_000), lambda: topic.append_stream([b"x" * 100_000] * 40)):
             with pytest.raises(seglog.SeglogError) as refused:

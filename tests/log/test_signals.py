@@ -67,7 +67,7 @@ def work(path, config, how, ready):
         os._exit(0)
 
 def ended(child):
-    deadline = time.monotonic() + HANG_SECONDS
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
