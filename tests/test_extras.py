@@ -14,6 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from seglog.extras import how_to_install
+from seglog.kernels import native
+from tests import tools
 
 pytestmark = pytest.mark.no_cover
 ROOT = Path(__file__).parents[1]
@@ -84,6 +86,8 @@ def applying(texts: list[str], extra: str) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def run_with(tmp_path_factory):
     """Run a program in an environment that has seglog with one extra and nothing else."""
+    if native.find() is None:
+        tools.missing("linker", "the base has no numba to compile the kernels")
 
     def run(extra, *words):
         command = [sys.executable, "-S", *words]  # -S: without the packages of this environment
