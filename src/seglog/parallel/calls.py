@@ -23,7 +23,7 @@ def _nothing() -> None:
 class _Call:
     """A call, then its result until that is taken.
 
-    A thread that is late to let go of this keeps neither in memory: results can be views of whole files.
+    A thread that is late to release this keeps neither in memory: results can be views of whole files.
     """
 
     __slots__ = ("future", "made", "result")
