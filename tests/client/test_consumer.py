@@ -330,8 +330,9 @@ def test_a_busy_program_is_kept_alive_until_its_patience_ends() -> None:
 
 
 def test_the_background_thread_beats_while_the_program_works(
-    client: seglog.Client, filled: str, beats_often: None
+    client: seglog.Client, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Reading, "silence", lambda self: None if self.closed else 0.1)
     group = f"busy-{filled}"
     with client.consumer(group, [filled], session_timeout=HANG_SECONDS) as consumer:
         consumer.poll(max_records=10)
