@@ -251,7 +251,8 @@ def test_a_member_of_the_newest_versions_gets_the_protocol_with_its_answers(kafk
 
 def test_a_static_member_restarts_without_a_rebalance(kafka, topic):
     group = f"g-{topic}"
-    options = {"group.instance.id": "one", "session.timeout.ms": 1000 * HANG_SECONDS}
+    long = dict.fromkeys(("session.timeout.ms", "max.poll.interval.ms"), 1000 * HANG_SECONDS)
+    options = {"group.instance.id": "one", **long}
     other = consumer(kafka, group, **{"group.instance.id": "two"})
     first = consumer(kafka, group, **options)
     for one in (other, first):

@@ -21,6 +21,7 @@ from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import connected
 from tests.kafka.test_security import tokens_in
 from tests.kafka.transactional import TransactionalConfluent
+from tests.waiting import HANG_SECONDS
 
 
 def admin_of(address, **options):
@@ -46,7 +47,11 @@ def test_operators_see_the_states_of_transactions(kafka, topic, name):
         assert listed(admin, state_filters=["Ongoing"])[name] == "Ongoing"
         found = admin.describe_transactions([name])[name]
         assert {(one.topic, one.partition) for one in found.topic_partitions} == {(topic, 0), (topic, 1)}
-        assert (found.state.value, found.producer_epoch, found.transaction_timeout_ms) == ("Ongoing", 0, 60_000)
+        assert (found.state.value, found.producer_epoch, found.transaction_timeout_ms) == (
+            "Ongoing",
+            0,
+            1000 * HANG_SECONDS,
+        )
         assert found.transaction_start_time_ms > 0
         assert name not in listed(admin, producer_id_filters=[found.producer_id + 1])
         producer.end(commit=True)

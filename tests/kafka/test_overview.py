@@ -24,7 +24,7 @@ from tests.kafka.test_consumer_groups import member as new_member
 from tests.kafka.test_groups import consumer
 from tests.kafka.test_security import tokens_in
 from tests.kafka.transactional import TransactionalConfluent
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +102,7 @@ def test_an_open_transaction_is_listed_first_with_what_it_has_staged(kafka: Kafk
         open_.producer.flush(30)
         first, second = mine()
         assert (first["id"], first["state"], first["epoch"], first["token"]) == (f"b-{topic}", "open", 0, "anybody")
-        assert (first["partitions"], first["records"], first["timeout"]) == ([[topic, 1]], 1, 60.0)
+        assert (first["partitions"], first["records"], first["timeout"]) == ([[topic, 1]], 1, HANG_SECONDS)
         assert first["bytes"] > 0
         assert (second["id"], second["state"], second["partitions"]) == (f"a-{topic}", "empty", [])
         open_.producer.commit_transaction(30)
