@@ -26,7 +26,11 @@ LIMIT = 30_000
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("before", [(), pytest.param((LIMIT,), marks=pytest.mark.deep)], ids=["once", "twice over"])
+@pytest.mark.parametrize(
+    "before",
+    [pytest.param((), marks=pytest.mark.proof), pytest.param((LIMIT,), marks=pytest.mark.deep)],
+    ids=["once", "twice over"],
+)
 def test_the_demo_checks_its_results_and_writes_a_report(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], before: tuple[int, ...]
 ) -> None:

@@ -39,6 +39,7 @@ def program(examples: Examples) -> str:
 @pytest.mark.spark
 @pytest.mark.no_cover
 @pytest.mark.examples("spark.md")
+@pytest.mark.proof  # README's and tables' examples use Spark in each run
 def test_every_example_of_the_page_runs_as_it_stands(examples: Examples, tmp_path: Path) -> None:
     (tmp_path / "flights.csv").write_text(FLIGHTS)
     done = subprocess.run(

@@ -53,6 +53,7 @@ def run(tmp_path: Path, *command: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.proof
 @pytest.mark.needs("java")
 def test_a_job_in_a_virtual_environment_that_is_not_activated_imports_seglog_and_no_more(tmp_path: Path) -> None:
     assert "[b'v'] 1" in run(tmp_path, sys.executable, "job.py", "import", str(tmp_path / "t"))

@@ -284,6 +284,7 @@ def test_the_program_tells_the_state_and_the_record_that_was_refused(
     assert program.main([str(tmp_path / "lesson"), "--machine", "nothing:at_all"]) == 2
 
 
+@pytest.mark.proof  # test_jobs_export.py starts a job as a process in each run
 @pytest.mark.needs("java")
 @pytest.mark.no_cover
 def test_spark_submit_runs_it_with_a_machine_from_another_directory(tmp_path: Path) -> None:
