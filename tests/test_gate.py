@@ -33,6 +33,11 @@ def test_a_step_that_fails_has_its_status_and_its_output_is_shown(capfd: pytest.
     assert "what went wrong" in capfd.readouterr().out
 
 
+def test_the_gate_fails_if_a_signal_ended_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "run", lambda step: gate.Took(step, -9, 0.0, 0.0))
+    assert gate.main([]) == 1
+
+
 def test_a_step_that_grew_is_a_warning_at_the_speed_of_this_machine() -> None:
     usual, grown = gate.Took(step(""), 0, 9.0, 1.0), gate.Took(step(""), 0, 9.0, 1.0 + gate.GROWTH)
     assert "warning" not in gate.table([usual], 9.0, (gate.YARDSTICK, 1.0))
@@ -48,6 +53,10 @@ def test_a_step_that_grew_is_a_warning_at_the_speed_of_this_machine() -> None:
         ("src/seglog/segment/reader.py", "spark", "format"),
         ("src/seglog/server/console/fields.js", "server", "segment"),
         ("tests/topic/test_fetch.py", "topic", "kafka"),
+        ("tests/kafka/conftest.py", "kafka", "segment"),
+        ("tests/crash/scenarios.py", "crash", "kafka"),
+        ("tests/crash/programs/log_writer.py", "crash", "kafka"),
+        ("tests/fuzz/corpus/http.txt", "fuzz", "log"),
     ],
 )
 def test_a_change_affects_the_tests_of_what_imports_it_and_no_others(changed: str, some: str, none: str) -> None:

@@ -45,6 +45,8 @@ def affected(paths: list[str]) -> list[str]:
         return ["tests"]
     graph = imports()
     modules = downstream(graph, [_module(path) for path in paths if path.startswith(f"{SOURCE}/")])
+    helpers = [path for path in paths if path.startswith("tests/") and not Path(path).name.startswith("test_")]
+    modules = modules.union(*({_dotted(path)} | _for(path) for path in helpers))
     tests = {path for path in paths if path.startswith("tests/") and Path(path).name.startswith("test_")}
     tests |= {path for path, used in imports_of_tests().items() if used & modules}
     return sorted(path for path in tests if (ROOT / path).exists())
@@ -62,6 +64,11 @@ def imports() -> grimp.ImportGraph:
 def _is_helper(path: str) -> bool:
     """Whether tests use the file without importing it by a name of their own: a conftest, or a helper of all tests."""
     return path.startswith("tests/") and not Path(path).name.startswith("test_") and Path(path).parent == Path("tests")
+
+
+def _dotted(path: str) -> str:
+    """Return the module of a file below `tests`."""
+    return path.removesuffix(".py").replace("/", ".")
 
 
 def _module(path: str) -> str:
@@ -109,7 +116,7 @@ def _followed(name: str, direct: dict[str, set[str]]) -> set[str]:
         seen.add(here)
         used |= direct[here]
         ahead += [one.replace(".", "/") + ".py" for one in direct[here] if one.startswith("tests.")]
-    return used
+    return used | {_dotted(one) for one in seen}
 
 
 def _conftests(name: str, direct: dict[str, set[str]]) -> list[str]:
