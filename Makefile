@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 TOOLS := $(VENV)/.tools
+INSTALL := $(BIN)/python -m tools.uv pip install --quiet --constraint constraints.txt
 # Processes that run tests. More than 2 cores need: half of the time a test waits for a disk or another process.
 WORKERS ?= 4
 # tests/conftest.py decides which tests come first. The random walks of Hypothesis are short and the same each time in
@@ -33,8 +34,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "seglog needs Python 3.11 or newer: set PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "this Python has no venv module: install it (Debian: apt-get install python3-venv), or set PYTHON to another Python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m seglog.spark.java || $(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt --editable '.[java]'
+	$(BIN)/pip install --quiet --progress-bar off --constraint constraints.txt uv
+	$(INSTALL) --editable '.[dev]'
+	$(BIN)/python -m seglog.spark.java || $(INSTALL) --editable '.[java]'
 	touch $@
 
 # for this processor, as in a wheel; without a linker numba compiles what is used, as after an edit

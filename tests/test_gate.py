@@ -46,6 +46,7 @@ def test_a_step_that_grew_is_a_warning_at_the_speed_of_this_machine() -> None:
     assert "the gate is to end" in gate.table([usual], gate.WALL_S + 1.0, (1.0, 1.0))
 
 
+@pytest.mark.xdist_group("affected")  # the imports of all modules are read once
 @pytest.mark.parametrize(
     ("changed", "some", "none"),
     [

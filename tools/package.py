@@ -27,6 +27,7 @@ from benchmarks.coldstart import BATCH, megabytes
 import seglog
 from seglog.kernels.aot import levels_of_machine
 from tools import examples, readme
+from tools import uv as installer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,13 +65,7 @@ def run(command: Sequence[str | Path], cwd: Path = ROOT, **environment: str) -> 
 
 def uv(*words: str | Path) -> None:
     """Run uv with the certificates of the system and pip's index."""
-    index = run([sys.executable, "-m", "pip", "config", "list"])
-    address = re.search(r"^[\w.:]*index-url='(.*)'$", index, flags=re.MULTILINE)
-    run(
-        [Path(sys.executable).parent / "uv", *words],
-        UV_SYSTEM_CERTS="1",
-        UV_DEFAULT_INDEX=address[1] if address else "",
-    )
+    run([installer.program(), *words], ROOT, **installer.settings())
 
 
 def unpacked(place: Path) -> Path:

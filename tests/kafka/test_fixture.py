@@ -54,8 +54,9 @@ def test_a_port_in_use_is_refused(kafka_broker):
         pass
 
 
-def test_a_broker_that_stops_closes_connections_that_it_has_just_accepted():
-    for _ in range(30):
+@pytest.mark.parametrize("rounds", [5, pytest.param(30, marks=pytest.mark.proof)])
+def test_a_broker_that_stops_closes_connections_that_it_has_just_accepted(rounds):
+    for _ in range(rounds):
         with ExitStack() as clients:
             with KafkaBroker() as kafka:
                 host, port = kafka.address.split(":")

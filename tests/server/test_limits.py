@@ -322,7 +322,7 @@ def big(serve_with):
     ("path", "mapped"),
     [
         ("partitions/0/records/0", 0),
-        ("partitions/0/records", 0),
+        pytest.param("partitions/0/records", 0, marks=pytest.mark.proof),
         ("tail?start=earliest", 0),
         ("keys?key=none", BIG),  # read through a map of the file, whose pages count as resident until they are wanted
     ],
@@ -344,7 +344,9 @@ def first_bytes(http, path):
         return answer.status_code
 
 
-@pytest.mark.parametrize("path", ["/records/0", "/topics/default/partitions/0/records/0"])
+@pytest.mark.parametrize(
+    "path", [pytest.param("/records/0", marks=pytest.mark.proof), "/topics/default/partitions/0/records/0"]
+)
 def test_a_value_larger_than_the_memory_is_sent_to_several_slow_readers_in_pieces(big, path):
     before = big.greatest_memory()
     with big.client() as http, ExitStack() as slow:

@@ -315,9 +315,8 @@ def test_what_cannot_be_is_one_clear_error(spark: SparkSession, path: Path, tmp_
         audit(spark, tmp_path / "nowhere")
 
 
-@pytest.mark.needs("java")
 def test_the_program_tells_and_ends_with_1_where_something_is_wrong(
-    path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    spark: SparkSession, path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert program.main([str(path)]) == 0
     assert capfdbinary.readouterr().out.decode().splitlines()[-1] == "ok"

@@ -138,8 +138,9 @@ def test_a_log_that_is_locked_keeps_none_of_the_others_from_being_compacted(
     assert staged(topic) == []
 
 
-@pytest.mark.needs("java")
-def test_the_program_tells_what_it_did(topic: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_the_program_tells_what_it_did(
+    spark: SparkSession, topic: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     assert program.main([str(topic), "--json"]) == 0
     told = json.loads(capfdbinary.readouterr().out)
     assert [log["partition"] for log in told] == [0, 1, 2]

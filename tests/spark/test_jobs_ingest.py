@@ -139,9 +139,8 @@ def test_what_cannot_be_is_one_clear_error(spark: SparkSession, csv: Path, topic
     assert stored(topic) == []
 
 
-@pytest.mark.needs("java")
 def test_the_program_makes_the_topic_and_stores_a_run_once(
-    csv: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    spark: SparkSession, csv: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     words = [str(tmp_path / "made"), str(csv), "--partitions", "2", "--key", "customer", "--run", "may"]
     assert program.main([*words, "--option", "sep=,"]) == 0

@@ -266,9 +266,8 @@ def test_the_job_continues_from_a_snapshot_where_the_log_has_expired(spark: Spar
             replay(spark, tmp_path / "lesson", Classroom())
 
 
-@pytest.mark.needs("java")
 def test_the_program_tells_the_state_and_the_record_that_was_refused(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    spark: SparkSession, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     with seglog.open(tmp_path / "lesson") as log:
         log.append(b"Add 3")

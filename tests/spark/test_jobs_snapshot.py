@@ -262,9 +262,8 @@ def test_the_program_writes_parquet_and_tells_where_to_go_on(
     assert states_of(spark.read.parquet(str(state))) == expected(topic, {0: 250, 1: 0, 2: 99})
 
 
-@pytest.mark.needs("java")
 def test_the_program_shows_rows_and_its_errors_are_one_line(
-    topic: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    spark: SparkSession, topic: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     assert program.main([str(topic), "--limit", "3"]) == 0
     lines = capfdbinary.readouterr().out.decode().splitlines()

@@ -1,0 +1,36 @@
+"""Run uv as pip would run here: with pip's index, and with the certificates of the system.
+
+`make install` uses it because it takes a third of pip's time: `python -m tools.uv pip install ...`. Needs uv in the
+environment of this Python, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Run uv with this program's arguments, for this program's Python; exit with its status."""
+    environment = {**os.environ, **settings(), "VIRTUAL_ENV": sys.prefix}
+    sys.exit(subprocess.run([program(), *sys.argv[1:]], env=environment, check=False).returncode)  # noqa: S603 - uv
+
+
+def program() -> Path:
+    """Return uv's path in the environment of this Python."""
+    return Path(sys.executable).parent / "uv"
+
+
+def settings() -> dict[str, str]:
+    """Return the environment variables that let uv find what pip finds."""
+    pip = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(pip, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603 - pip
+    index = re.search(r"^[\w.:]*index-url='(.*)'$", listed, flags=re.MULTILINE)
+    return {"UV_SYSTEM_CERTS": "1", **({"UV_DEFAULT_INDEX": index[1]} if index else {})}
+
+
+if __name__ == "__main__":
+    main()
