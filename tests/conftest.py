@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import time
 from contextlib import contextmanager, nullcontext
@@ -17,7 +16,7 @@ from hypothesis import settings
 
 import seglog
 from seglog import LogConfig, Retention
-from tests import pages, proofs, tools
+from tests import forked, pages, proofs, tools
 from tests.tls import certify
 from tests.waiting import HANG_SECONDS
 
@@ -225,7 +224,7 @@ def examples(request: pytest.FixtureRequest) -> pages.Examples:
 
 
 PROOF_SECONDS = 1200  # a proof may take longer than other tests, and CI's machines are not equally fast
-SESSIONS = ("streams", "jobs", "spark")  # of Spark: one alone would take longer than everything else
+SESSIONS = ("streams", "batches")  # of Spark: one alone would take longer than everything else
 LONGEST = (  # directories and files with the longest groups and tests
     "attack",
     "archive",
@@ -243,9 +242,7 @@ LONGEST = (  # directories and files with the longest groups and tests
 
 def session_of(path: Path) -> str:
     """Return which session of Spark the tests of a file share."""
-    if path.name.startswith("test_jobs"):
-        return "jobs"
-    return "streams" if any(word in path.name for word in ("stream", "table", "warehouse")) else "spark"
+    return "streams" if any(word in path.name for word in ("stream", "table", "warehouse")) else "batches"
 
 
 @cache
@@ -307,8 +304,7 @@ class Served:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "seglog", "serve", str(self.root), "--port", str(self.port), *self._options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert self.process.stdout is not None
+        self.process = forked.start(command)
         for line in self.process.stdout:
             self.said.append(line)
             if found := re.search(r"listening on https?://.*:(\d+)", line):

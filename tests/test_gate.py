@@ -66,6 +66,7 @@ def test_a_change_affects_the_tests_of_what_imports_it_and_no_others(changed: st
     assert not any(path.startswith(f"tests/{none}/") for path in found)
 
 
+@pytest.mark.xdist_group("affected")
 def test_a_change_of_what_all_tests_use_affects_all() -> None:
     assert affected.affected(["constraints.txt"]) == affected.affected(["tests/conftest.py"]) == ["tests"]
     assert affected.affected(["docs/spark.md"]) == []

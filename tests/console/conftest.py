@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,6 +14,7 @@ from playwright.sync_api import Page, expect
 
 import seglog
 from seglog import LogConfig, Retention
+from tests import forked
 from tests.browser import started
 from tests.waiting import HANG_SECONDS
 
@@ -42,8 +42,7 @@ class Server:
     def start(self, *options: object) -> None:
         """Start it, at the port that it had before if there was one."""
         words = [sys.executable, "-m", "seglog", "serve", str(self.root), "--port", str(self.port), *map(str, options)]
-        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
+        self._process = forked.start(words)
         said = (re.search(r"listening on (http://127\.0\.0\.1:(\d+))", line) for line in self._process.stdout)
         found = next((one for one in said if one is not None), None)
         assert found is not None, "the server did not start"

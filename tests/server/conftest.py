@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from tests import forked
 from tests.conftest import MEASURED
 from tests.waiting import HANG_SECONDS
 
@@ -52,9 +52,7 @@ class Server:
         environment = dict(os.environ)
         if MEASURED in environment:  # from the end of the imports on, which `seglog serve` has as well
             environment["MEASURED"] = environment.pop(MEASURED)
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-        )
+        self.process = forked.start(command, environment)
         said = []
         for line in self.process.stdout:
             said.append(line)

@@ -63,6 +63,12 @@ def under_way(call):
     assert not thread.is_alive()
 
 
+def test_a_signal_that_comes_as_soon_as_the_address_is_known_stops_it_as_any_other(serve_with):
+    server = serve_with()
+    assert "stopped; everything acknowledged is on disk" in server.stop()
+    assert server.process.returncode == 0
+
+
 def test_on_sigterm_everything_under_way_is_finished_and_what_was_acknowledged_is_there(serve_with):
     server = serve_with(limits={"stop_seconds": NEVER_SECONDS})
     stopping = threading.Event()

@@ -96,9 +96,7 @@ def serve(
             services.cleaner.start()
             allocator.settle()
             listen(listener, BACKLOG, "--port")  # connections are accepted before the address is announced
-            for one in beside:
-                say(one.listen())
-            say(f"listening on {_address(listener, settings)}")
+            server.addresses = [*(one.listen() for one in beside), f"listening on {_address(listener, settings)}"]
             with _short_turns():
                 server.run(sockets=[listener])
     finally:
@@ -230,6 +228,7 @@ class _Server(uvicorn.Server):
         stop: threading.Event | None,
     ) -> None:
         super().__init__(config)
+        self.addresses: list[str] = []
         self._stop = stop
         self._beside = beside
         self._services = services
@@ -246,12 +245,14 @@ class _Server(uvicorn.Server):
             self._say(f"{signal.Signals(sig).name}: stopping; finishing running requests first")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the other protocols too."""
+        """Start the other protocols too; then announce all addresses: from now on a signal stops the server."""
         await super().startup(sockets)
         made: object = self.config.http_protocol_class
         tls = made.context if isinstance(made, Handshakes) else None
         for one in self._beside:
             await one.start(self._services, tls)
+        for address in self.addresses:
+            self._say(address)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop the other protocols too."""
