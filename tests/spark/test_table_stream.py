@@ -130,7 +130,7 @@ def test_a_stream_stopped_at_any_batch_continues_while_everything_moves(
             assert query.isActive, query.exception()
             time.sleep(0.01)
         query.stop()
-        case.append(150, f"more{number}")  # so that the log deletes what the stream has not read
+        case.append(600 // stops, f"more{number}")  # so that the log deletes what the stream has not read
         case.sync()
         case.expire()
     assert all(case.topic.partition(number).lowest_offset > 0 for number in range(2))
