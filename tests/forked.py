@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import threading
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -36,16 +38,18 @@ AT_IMPORT = ("SEGLOG", "PYTHON", "NUMBA")
 """Beginnings of the environment variables that a fork cannot change any more, because an import reads them."""
 MEASURED = ("MEASURED", "COVERAGE_PROCESS_CONFIG")
 """Environment variables of a program whose coverage is measured from its start on."""
-LONGEST = 1 << 20  # bytes of a request to start a program
+LONGEST, MOST_FILES = 1 << 20, 3  # bytes and files of a request
+OF_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Environment of a process that forks: a lock that another thread holds would stay locked in the fork."""
 
 
 def start(command: Sequence[str], env: Mapping[str, str] | None = None) -> Process | subprocess.Popen[str]:
     """Start a program whose output and errors are one stream of text; forked if it is one of this Python's programs."""
     environment = dict(os.environ if env is None else env)
     forkable = command[0] == sys.executable and not any(name in environment for name in MEASURED)
-    if not forkable or at_import(environment) != nursery().at_import:
+    if not forkable or at_import(environment) != servers().at_import:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-    return nursery().start(command[1:], environment)
+    return servers().start(command[1:], environment)
 
 
 def at_import(environment: Mapping[str, str]) -> dict[str, str]:
@@ -56,11 +60,11 @@ def at_import(environment: Mapping[str, str]) -> dict[str, str]:
 class Process:
     """A forked program, with those methods of subprocess.Popen that the tests use."""
 
-    def __init__(self, source: Nursery, pid: int, stdout: TextIO) -> None:
+    def __init__(self, zygote: Zygote, pid: int, stdout: TextIO) -> None:
         self.pid = pid
         self.stdout = stdout
         self.returncode: int | None = None
-        self._nursery = source
+        self._zygote = zygote
         self._handle = os.pidfd_open(pid)
 
     def poll(self) -> int | None:
@@ -96,98 +100,113 @@ class Process:
 
     def _ended_within(self, seconds: float | None) -> int | None:
         if self.returncode is None and select.select([self._handle], [], [], seconds)[0]:
-            self.returncode = self._nursery.status_of(self.pid)
+            self.returncode = self._zygote.status_of(self.pid)
             os.close(self._handle)
         return self.returncode
 
 
-class Nursery:
-    """The process that forks, and what it is asked: to start a program, and with what status one has ended."""
+class Zygote:
+    """A process that forks: its parent asks it to fork, and with what status a fork has ended.
 
-    def __init__(self) -> None:
-        self.at_import = at_import(os.environ)
+    Its program calls `forks`. It ends with this object, or when this process ends.
+    """
+
+    def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> None:
+        """Start it; the number of its end of the socket becomes its last argument."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._turn = threading.Lock()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [*command, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdout=subprocess.DEVNULL,
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a process of one thread can be forked
+                env={**environment, **OF_ONE_THREAD},
             )
         atexit.register(self.close)
 
+    def fork(self, request: Mapping[str, Any], *descriptors: int) -> int:
+        """Fork; return the process. It has the request, and these files."""
+        return self._ask(request, descriptors)
+
+    def status_of(self, pid: int) -> int:
+        """Wait until a fork has ended; return its status, negative if by a signal."""
+        return os.waitstatus_to_exitcode(self._ask({"ended": pid}, ()))
+
+    def _ask(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+        with self._turn:
+            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+            answer = self._socket.recv(32)
+        assert answer, "the process that forks has ended"
+        return int(answer)
+
     def close(self) -> None:
-        """Let the nursery end; what it has started goes on."""
+        """Let it end; its forks go on."""
         self._socket.close()
         self._process.wait()
+
+
+class Servers(Zygote):
+    """Has imported what servers import."""
+
+    def __init__(self) -> None:
+        self.at_import = at_import(os.environ)
+        super().__init__([sys.executable, __file__], os.environ)
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Process:
         """Start a Python with these arguments."""
         reading, writing = os.pipe()
         request = {"arguments": list(arguments), "environment": dict(environment), "directory": str(Path.cwd())}
         try:
-            pid = self._ask(request, [writing])
+            pid = self.fork(request, writing)
         finally:
             os.close(writing)
         return Process(self, pid, os.fdopen(reading))
 
-    def status_of(self, pid: int) -> int:
-        """Return the status of a program that has ended."""
-        return os.waitstatus_to_exitcode(self._ask({"ended": pid}, []))
-
-    def _ask(self, request: Mapping[str, Any], descriptors: list[int]) -> int:
-        with self._turn:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
-            return int(self._socket.recv(32))
-
 
 @cache
-def nursery() -> Nursery:
-    """Return this process's nursery; it ends with this process."""
-    return Nursery()
+def servers() -> Servers:
+    """Return the zygote of this process's servers."""
+    return Servers()
+
+
+# --- in the zygote, and in its forks
+
+
+def forks(control: int) -> tuple[dict[str, Any], list[int]] | None:
+    """Do what the parent asks for; return in each fork, with its request and files, and None in the zygote's end."""
+    with socket.socket(fileno=control) as requests:
+        while True:
+            text, descriptors, _, _ = socket.recv_fds(requests, LONGEST, MOST_FILES)
+            if not text:
+                return None
+            request: dict[str, Any] = json.loads(text)
+            if "ended" in request:
+                answer = os.waitpid(request["ended"], 0)[1]
+            elif not (answer := os.fork()):
+                return request, descriptors
+            for descriptor in descriptors:
+                os.close(descriptor)
+            requests.send(b"%d" % answer)
 
 
 def main() -> None:
-    """Import what servers import; then answer requests, and in each fork run a program."""
-    import importlib  # noqa: PLC0415 - of the nursery alone
-
+    """Import what servers import, then run a program in each fork."""
     for name in PRELOADED:
-        importlib.import_module(name)
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
-        request = _answer(requests)
-    if request is not None:
-        _run(request["arguments"])
+        import_module(name)
+    if (fork := forks(int(sys.argv[1]))) is not None:
+        _run(*fork)
 
 
-def _answer(requests: socket.socket) -> dict[str, Any] | None:
-    """Answer requests; return the one to carry out in a fork, and None once nobody can ask any more."""
-    while True:
-        text, descriptors, _, _ = socket.recv_fds(requests, LONGEST, 1)
-        if not text:
-            return None
-        request: dict[str, Any] = json.loads(text)
-        if "ended" in request:
-            requests.send(b"%d" % os.waitpid(request["ended"], 0)[1])
-            continue
-        pid = os.fork()
-        if pid == 0:
-            for standard in (1, 2):
-                os.dup2(descriptors[0], standard)
-            os.close(descriptors[0])
-            os.environ.clear()
-            os.environ.update(request["environment"])
-            os.chdir(request["directory"])
-            return request
-        os.close(descriptors[0])
-        requests.send(b"%d" % pid)
-
-
-def _run(arguments: list[str]) -> None:
+def _run(request: Mapping[str, Any], descriptors: list[int]) -> None:
     """Do what Python does with these arguments: `-m MODULE ...` or `-c PROGRAM ...`."""
-    import runpy  # noqa: PLC0415 - of the nursery alone
-
-    how, what, *rest = arguments
+    (output,) = descriptors
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["directory"])
+    how, what, *rest = request["arguments"]
     sys.argv[:] = [how, *rest]
     if how == "-m":
         runpy.run_module(what, run_name="__main__", alter_sys=True)

@@ -100,7 +100,7 @@ class LogRound:
         self.readers = [self._reader(expose) for expose in ("appended", "durable")]
 
     def _reader(self, expose: str) -> Child:
-        reader = self.zygote.fork(
+        reader = self.zygote.child(
             "log_reader", seed=self.draw.random(), path=self.path, keys=self.request["keys"], expose=expose
         )
         assert reader.line()["checks"] == 0
@@ -110,7 +110,7 @@ class LogRound:
         """Let a writer write, kill it, kill some that recover what it left, and look at what is there."""
         hold = self.draw.random() < 0.3
         request = self.request | {"seed": self.draw.random(), "token": self.ledger.token, "batch": self.ledger.batch}
-        writer = self.zygote.fork("log_writer", **request, hold=hold)
+        writer = self.zygote.child("log_writer", **request, hold=hold)
         self._kill(writer, Moment(self.draw, RARE))
         while self.draw.random() < 0.3:
             self._kill_while_opening()
@@ -135,7 +135,7 @@ class LogRound:
         self.refused += 1
 
     def _kill_while_opening(self) -> None:
-        opener = self.zygote.fork("log_opener", path=self.path)
+        opener = self.zygote.child("log_opener", path=self.path)
         moment = Moment(self.draw, ())
         moment.lines = 0
         moment.seconds = 1e-6 * 10 ** self.draw.uniform(0, 4)
@@ -180,7 +180,7 @@ class BrokerRound:
         with Broker(self.path) as broker:
             broker.create_topic(TOPIC, partitions=PARTITIONS, config=LogConfig(segment_bytes=4096))
         self.readers = [
-            zygote.fork(
+            zygote.child(
                 "log_reader", seed=self.draw.random(), path=f"{self.path}/{TOPIC}/{number}", keys=KEYS, expose=expose
             )
             for number, expose in enumerate(("appended", "durable"))
@@ -190,7 +190,7 @@ class BrokerRound:
 
     def cycle(self) -> None:
         """Let a process write, kill it, and look at what is there."""
-        writer = self.zygote.fork(
+        writer = self.zygote.child(
             "broker_writer", path=self.path, seed=self.draw.random(), token=self.ledger.token, batch=self.ledger.batch
         )
         kill_at(writer, Moment(self.draw, ("publish", "once", "commit", "nothing"), most=50), self.ledger.hear)
@@ -246,12 +246,12 @@ def test_what_ended_a_reader_is_in_the_message(tmp_path: Path) -> None:
     seglog.open(tmp_path / "log").close()
     request = {"seed": 0, "keys": 0, "expose": "appended"}
     with Zygote() as zygote:
-        raised = zygote.fork("log_reader", path=str(tmp_path / "none"), **request)
+        raised = zygote.child("log_reader", path=str(tmp_path / "none"), **request)
         with pytest.raises(AssertionError, match=r"(?s)log_reader, process .*LogNotFound"):
             raised.line()
         with pytest.raises(AssertionError, match="LogNotFound"):
             raised.say("caught up")
-        crashed = zygote.fork("log_reader", path=str(tmp_path / "log"), **request)
+        crashed = zygote.child("log_reader", path=str(tmp_path / "log"), **request)
         crashed.line()
         os.kill(crashed.pid, signal.SIGSEGV)
         crashed.reap()

@@ -119,7 +119,7 @@ class Story:
         self.ledger = Ledger(keys=KEYS, segment_bytes=SEGMENT_BYTES, keeps_tombstones=True, strict=False)
         self.trace = root / "trace"
         self.poisoned = 0
-        child = zygote.fork("log_story", **self.request)
+        child = zygote.child("log_story", **self.request)
         try:
             self._tell(child, inject)
         finally:

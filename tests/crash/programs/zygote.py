@@ -16,14 +16,14 @@ import json
 import os
 import select
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol, Self
+
+from tests import forked
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_SECONDS = 60
@@ -42,9 +42,8 @@ def die_with_parent() -> None:
 def environment(**more: str) -> dict[str, str]:
     """Return what programs of this folder are started with: they find it, and no library of theirs makes threads."""
     paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    quiet = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_PROCESS")}
-    return {**kept, **quiet, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
+    return {**kept, **forked.OF_ONE_THREAD, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
 
 
 # --- in the child -----------------------------------------------------------------------------------------------------
@@ -75,28 +74,17 @@ class Program(Protocol):
         ...
 
 
-def _child(request: dict[str, Any], out: int, heard: int) -> None:
-    os.setsid()
-    die_with_parent()
-    say = Say(out, heard)
-    program: Program = importlib.import_module(f"tests.crash.programs.{request['program']}")
-    program.run(say, request)
-
-
-def _fork(request: dict[str, Any], out: int, heard: int, errors: int, inherited: socket.socket) -> int:
-    tasks = Path("/proc/self/task")
-    assert not tasks.exists() or len(list(tasks.iterdir())) == 1, "a zygote with threads must not fork"
-    pid = os.fork()
-    if pid:
-        for descriptor in (out, heard, errors):
-            os.close(descriptor)
-        return pid
+def _run(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Run the program; end at once, with RAISED after an error."""
+    out, heard, errors = descriptors
     code = RAISED
     try:
-        inherited.close()
         os.dup2(errors, sys.stderr.fileno())
         faulthandler.enable()
-        _child(request, out, heard)
+        os.setsid()
+        die_with_parent()
+        program: Program = importlib.import_module(f"tests.crash.programs.{request['program']}")
+        program.run(Say(out, heard), request)
         code = 0
     except BaseException:  # noqa: BLE001 - whatever it is, its parent must hear of it
         traceback.print_exc()
@@ -122,23 +110,13 @@ def _warm() -> None:
 
 
 def main() -> None:
-    """Serve requests: a line of JSON and three descriptors to fork, or the pid of a child to wait for."""
+    """Fork for the parent, and run a program in each fork."""
     die_with_parent()
     _warm()
-    with socket.socket(fileno=int(sys.argv[1])) as control:
-        control.sendall(b"ready")
-        while True:
-            message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_BYTES, 3)
-            if not message:
-                return
-            request = json.loads(message)
-            if "reap" in request:
-                _, status = os.waitpid(request["reap"], 0)
-                answer = os.waitstatus_to_exitcode(status)
-            else:
-                out, heard, errors = descriptors
-                answer = _fork(request, out, heard, errors, control)
-            control.sendall(json.dumps(answer).encode())
+    tasks = Path("/proc/self/task")
+    assert not tasks.exists() or len(list(tasks.iterdir())) == 1, "a zygote with threads must not fork"
+    if (fork := forked.forks(int(sys.argv[1]))) is not None:
+        _run(*fork)
 
 
 # --- in the test ------------------------------------------------------------------------------------------------------
@@ -206,7 +184,7 @@ class Child:
     def reap(self) -> int:
         """Wait until it is gone with all its locks; return how it ended, -9 for a kill."""
         if self.status is None:
-            self.status = self._zygote.ask({"reap": self.pid})
+            self.status = self._zygote.status_of(self.pid)
         return self.status
 
     def close(self) -> None:
@@ -219,33 +197,19 @@ class Child:
         self._errors.close()
 
 
-class Zygote:
+class Zygote(forked.Zygote):
     """Starts children. A context manager: all of them end with it."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair()
-        self._control.settimeout(PATIENCE_SECONDS)
         self._children: list[Child] = []
-        command = [sys.executable, "-m", "tests.crash.programs.zygote", str(theirs.fileno())]
-        self._process = subprocess.Popen(command, env=environment(), pass_fds=[theirs.fileno()], start_new_session=True)
-        theirs.close()
-        try:
-            assert self._control.recv(5) == b"ready", "the zygote has ended"
-        except BaseException:
-            self._end()
-            raise
+        super().__init__([sys.executable, "-m", "tests.crash.programs.zygote"], environment())
 
-    def ask(self, request: dict[str, Any], *descriptors: int) -> int:
-        """Send one request and return its answer."""
-        socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
-        return int(self._control.recv(64))
-
-    def fork(self, program: str, **request: Any) -> Child:
+    def child(self, program: str, **request: Any) -> Child:
         """Start a program of this folder."""
         lines, out = os.pipe()
         heard, words = os.pipe()
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - the child's `close` ends it
-        pid = self.ask({"program": program, **request}, out, heard, errors.fileno())
+        pid = self.fork({"program": program, **request}, out, heard, errors.fileno())
         os.close(out)
         os.close(heard)
         self._children.append(Child(self, program, pid, lines, words, errors))
@@ -264,12 +228,7 @@ class Zygote:
             for child in self._children:
                 child.close()
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        self._control.close()
-        self._process.kill()
-        self._process.wait()
+            self.close()
 
 
 if __name__ == "__main__":
