@@ -119,7 +119,18 @@ class Environment:
     def add(self, wheel: Path, extra: str) -> None:
         """Install the wheel with an extra, by uv."""
         named = f"seglog[{extra}] @ {wheel.as_uri()}"
-        uv("pip", "install", "--quiet", "--python", self.place, "--constraint", CONSTRAINTS, named)
+        uv("pip", "install", "--quiet", "--python", self.place, "--constraint", CONSTRAINTS, *self._links(extra), named)
+
+    def _links(self, extra: str) -> list[str | Path]:
+        """Return where uv finds pyspark as a wheel: it is published only as source, which takes a minute to build."""
+        if extra not in ("spark", "all"):
+            return []
+        wheels = self.place.parent / "wheels"
+        if not wheels.exists():
+            options = ["--quiet", "--no-deps", "--wheel-dir", str(wheels), "--constraint", str(CONSTRAINTS)]
+            # an older pip, as Debian has, builds without pep517 only if `wheel` is installed
+            run([sys.executable, "-m", "pip", "wheel", "--use-pep517", *options, "pyspark"])
+        return ["--find-links", wheels]
 
     def run(self, *command: str) -> str:
         """Run a command with this environment activated."""
