@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,12 +59,14 @@ def test_a_step_that_grew_is_a_warning_at_the_speed_of_this_machine() -> None:
         ("tests/crash/scenarios.py", "crash", "kafka"),
         ("tests/crash/programs/log_writer.py", "crash", "kafka"),
         ("tests/fuzz/corpus/http.txt", "fuzz", "log"),
+        ("tools/readme.py", "test_readme.py", "log"),
+        ("benchmarks/coldstart.py", "test_benchmarks.py", "log"),
     ],
 )
 def test_a_change_affects_the_tests_of_what_imports_it_and_no_others(changed: str, some: str, none: str) -> None:
     found = affected.affected([changed])
-    assert any(path.startswith(f"tests/{some}/") for path in found)
-    assert not any(path.startswith(f"tests/{none}/") for path in found)
+    assert any(Path(path).is_relative_to(f"tests/{some}") for path in found)
+    assert not any(Path(path).is_relative_to(f"tests/{none}") for path in found)
 
 
 @pytest.mark.xdist_group("affected")

@@ -17,6 +17,8 @@ import grimp
 ROOT = Path(__file__).parents[1]
 SOURCE = "src"
 SHARED = ("pyproject.toml", "constraints.txt", "Makefile")
+HELPERS = ("tests", "tools", "benchmarks")
+"""Directories of which tests import modules by name."""
 STARTS = {"attack": "server", "crash": "log", "recovery": "log", "site": "cli"}
 """Directory of tests -> the package that it starts as a process. Others start the one of their name."""
 
@@ -45,9 +47,9 @@ def affected(paths: list[str]) -> list[str]:
         return ["tests"]
     graph = imports()
     modules = downstream(graph, [_module(path) for path in paths if path.startswith(f"{SOURCE}/")])
-    helpers = [path for path in paths if path.startswith("tests/") and not Path(path).name.startswith("test_")]
+    helpers = [path for path in paths if Path(path).parts[0] in HELPERS and not _is_test(path)]
     modules = modules.union(*({_dotted(path)} | _for(path) for path in helpers))
-    tests = {path for path in paths if path.startswith("tests/") and Path(path).name.startswith("test_")}
+    tests = {path for path in paths if _is_test(path)}
     tests |= {path for path, used in imports_of_tests().items() if used & modules}
     return sorted(path for path in tests if (ROOT / path).exists())
 
@@ -63,11 +65,15 @@ def imports() -> grimp.ImportGraph:
 
 def _is_helper(path: str) -> bool:
     """Whether tests use the file without importing it by a name of their own: a conftest, or a helper of all tests."""
-    return path.startswith("tests/") and not Path(path).name.startswith("test_") and Path(path).parent == Path("tests")
+    return not _is_test(path) and Path(path).parent == Path("tests")
+
+
+def _is_test(path: str) -> bool:
+    return path.startswith("tests/") and Path(path).name.startswith("test_")
 
 
 def _dotted(path: str) -> str:
-    """Return the module of a file below `tests`."""
+    """Return the module of a file in one of the directories of helpers."""
     return path.removesuffix(".py").replace("/", ".")
 
 
@@ -95,14 +101,15 @@ def _known(module: str, modules: set[str]) -> str:
 def imports_of_tests() -> dict[str, set[str]]:
     """Return test file -> the modules that it uses, itself or by its helpers, and the package that it is for."""
     modules = imports().modules
-    files = {str(path.relative_to(ROOT)): path for path in sorted((ROOT / "tests").rglob("*.py"))}
+    files = {str(path.relative_to(ROOT)): path for one in HELPERS for path in sorted((ROOT / one).rglob("*.py"))}
     direct = {name: _imported(path, modules) for name, path in files.items()}
-    return {name: _followed(name, direct) | _for(name) for name in files if Path(name).name.startswith("test_")}
+    return {name: _followed(name, direct) | _for(name) for name in files if _is_test(name)}
 
 
 def _for(name: str) -> set[str]:
-    directory = Path(name).parts[1]
-    return {f"tests of {STARTS.get(directory, directory)}"}
+    """Return the package that a file below `tests` is for."""
+    where, directory, *_ = Path(name).parts
+    return {f"tests of {STARTS.get(directory, directory)}"} if where == "tests" else set()
 
 
 def _followed(name: str, direct: dict[str, set[str]]) -> set[str]:
@@ -115,7 +122,7 @@ def _followed(name: str, direct: dict[str, set[str]]) -> set[str]:
             continue
         seen.add(here)
         used |= direct[here]
-        ahead += [one.replace(".", "/") + ".py" for one in direct[here] if one.startswith("tests.")]
+        ahead += [one.replace(".", "/") + ".py" for one in direct[here] if one.startswith(HELPERS)]
     return used | {_dotted(one) for one in seen}
 
 
@@ -128,14 +135,14 @@ def _conftests(name: str, direct: dict[str, set[str]]) -> list[str]:
 
 
 def _imported(path: Path, modules: set[str]) -> set[str]:
-    """Return the modules that a file imports, and those of `tests`."""
+    """Return the modules that a file imports, and those of helpers."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             named = [f"{node.module}.{alias.name}" for alias in node.names]
-            found.update(one if one in modules or node.module == "tests" else node.module for one in named)
+            found.update(one if one in modules or node.module in HELPERS else node.module for one in named)
     return found
 
 
