@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import time
 from contextlib import contextmanager, nullcontext
@@ -166,6 +167,8 @@ def pytest_configure(config: pytest.Config) -> None:
     pytest-cov begins with every process, and again with the session of a worker; coverage begins in whatever a measured
     process starts. What began first would go on while the last pauses.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in what a shell starts in the background, and all below
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt programs
     config.addinivalue_line("markers", "xdist_group(name): runs in one process (xdist's; also known without it)")
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         os.environ.pop(MEASURED, None)

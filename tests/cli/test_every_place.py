@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Cli = Callable[..., Any]
 
-KEYED = LogConfig(segment_bytes=1024, retention=Retention(compact=True))
+KEYED = LogConfig(segment_bytes=1024, retention=Retention(compact=True, min_dirty_ratio=1))  # no server does it first
 SMALL = LogConfig(segment_bytes=1024, retention=Retention(bytes=2048))
 
 
