@@ -46,7 +46,8 @@ OF_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "backgroun
 def start(command: Sequence[str], env: Mapping[str, str] | None = None) -> Process | subprocess.Popen[str]:
     """Start a program whose output and errors are one stream of text; forked if it is one of this Python's programs."""
     environment = dict(os.environ if env is None else env)
-    forkable = command[0] == sys.executable and not any(name in environment for name in MEASURED)
+    forkable = hasattr(os, "pidfd_open") and command[0] == sys.executable  # as Linux has
+    forkable = forkable and not any(name in environment for name in MEASURED)
     if not forkable or at_import(environment) != servers().at_import:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     return servers().start(command[1:], environment)
