@@ -234,3 +234,15 @@ def test_a_refused_write_lets_go_of_what_it_should_have_written_even_if_its_erro
         assert kept.value.errno == errno.ENOSPC
         log.sync()
         assert [record.value for record in log.scan()] == [b"one", b"two"]
+
+
+def test_a_file_that_is_closed_by_the_garbage_collector_within_a_call_is_a_call_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FaultySystem(tmp_path, SystemFault(at=1000)) as system:
+        one, other = (os.open(tmp_path / name, os.O_CREAT | os.O_WRONLY) for name in ("one", "other"))
+        rest = [other]
+        monkeypatch.setattr(SystemFault, "counts", lambda *_: rest and os.close(rest.pop()))
+        os.write(one, b"x")
+        os.close(one)
+    assert [call.operation for call in system.calls][-3:] == ["write", "close", "close"]

@@ -72,7 +72,7 @@ class FaultyStorage:
         self.calls: list[Call] = []
         self.crashed = False
         self._inner = inner
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a collection within a call may close a file: a call of its own
         self._locks: WeakSet[_FaultyLock] = WeakSet()
         self.fault = fault
 

@@ -118,7 +118,7 @@ class FaultySystem:
         self.root = os.fspath(root)
         self.calls: list[Call] = []
         self.ended = False
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a collection within a call may close a file: a call of its own
         self._paths: dict[int, str] = {}
         self._locked: set[int] = set()
         self._replaced: list[tuple[Any, str, Any]] = []
