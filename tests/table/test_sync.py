@@ -31,7 +31,7 @@ from seglog.table import TableSync, release, sync
 from seglog.table.describe import describe
 from seglog.table.latest import LatestRound
 from seglog.table.synchronize import LOCK
-from seglog.table.warehouse import Warehouse
+from seglog.table.warehouse import Warehouse, opened
 from tests.table.conftest import Shop, files, stored
 
 
@@ -74,6 +74,23 @@ def test_pyiceberg_polars_and_pyarrow_read_the_table(shop: Shop, monkeypatch: py
     assert polars.read_parquet(paths).height == 90
     assert sum(pq.read_table(path).num_rows for path in paths) == 90
     catalog.engine.dispose()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc: the files that a process has open")
+def test_no_round_leaves_the_catalog_open(shop: Shop, tmp_path: Path) -> None:
+    shop.append(10)
+    shop.sync()
+    shop.topic.partition(0).truncate(0)
+    with pytest.raises(LogTruncated):
+        shop.sync(on_truncate="refuse")
+    with opened(shop.warehouse / "orders") as table:
+        assert table.metadata.current_snapshot_id is not None
+        assert any(name.startswith("catalog.db") for name in open_files())
+    assert not any(name.startswith("catalog.db") for name in open_files())
+
+
+def open_files() -> set[str]:
+    return {one.readlink().name for one in Path("/proc/self/fd").iterdir() if one.is_symlink()}
 
 
 def test_rows_of_records_that_were_cut_off_are_deleted_and_replaced_in_one_commit(shop: Shop) -> None:
