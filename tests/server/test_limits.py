@@ -329,18 +329,23 @@ def big(serve_with):
 )
 def test_a_large_record_as_json_takes_little_memory_and_stops_nobody(big, path, mapped):
     before = big.greatest_memory()
+    begun, go_on = threading.Event(), threading.Event()
     with big.client() as http, big.client() as other, ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(first_bytes, http, f"/topics/default/{path}")
-        while not reading.done():
+        reading = pool.submit(first_bytes, http, f"/topics/default/{path}", begun, go_on)
+        while not (begun.is_set() or reading.done()):
             assert other.post("/records", content=b"meanwhile").status_code == 200
+        assert other.post("/records", content=b"while the answer is under way").status_code == 200
+        go_on.set()
         assert reading.result() == 200
     assert big.greatest_memory() - before < mapped + 64 * MIB
 
 
-def first_bytes(http, path):
-    """Return the status of an answer of which something has come; a tail's never ends."""
+def first_bytes(http, path, begun, go_on):
+    """Return the status of an answer of which something has come; a tail's never ends. Takes no more until `go_on`."""
     with http.stream("GET", path, headers={"Accept": "application/json, application/x-ndjson, */*"}) as answer:
         next(answer.iter_raw(2 * MIB), None)
+        begun.set()
+        assert go_on.wait(HANG_SECONDS)
         return answer.status_code
 
 
