@@ -42,7 +42,7 @@ class CompiledKernels(BuildHookInterface):  # type: ignore[misc] # hatchling shi
         return sys.platform == "linux" and linker and not os.environ.get("SEGLOG_PURE")
 
     def _compile(self) -> list[Path]:
-        """Return the libraries; none if compiling fails, which `pip install -v` shows and `seglog --version` shows."""
+        """Return the libraries; none if compiling fails, which `pip install -v` and `seglog --version` show."""
         source = Path(self.root) / "src"
         # the packages that building needs: pip hands them over in PYTHONPATH, other tools in an environment
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), *filter(None, sys.path)])}

@@ -18,6 +18,7 @@ from hypothesis import settings
 import seglog
 from seglog import LogConfig, Retention
 from tests import forked, pages, proofs, tools
+from tests.forked import MEASURED
 from tests.tls import certify
 from tests.waiting import HANG_SECONDS
 
@@ -145,9 +146,6 @@ class Shop:
     def ranges(log: seglog.Log) -> list[tuple[int, int, int]]:
         """Return (base offset, next offset, records) of every segment."""
         return [(one.base_offset, one.next_offset, one.records) for one in log.segments]
-
-
-MEASURED = "COVERAGE_PROCESS_CONFIG"  # how coverage measures the processes that a measured one starts
 
 
 @contextmanager

@@ -36,8 +36,10 @@ PRELOADED = (
 )
 AT_IMPORT = ("SEGLOG", "PYTHON", "NUMBA")
 """Beginnings of the environment variables that a fork cannot change any more, because an import reads them."""
-MEASURED = ("MEASURED", "COVERAGE_PROCESS_CONFIG")
-"""Environment variables of a program whose coverage is measured from its start on."""
+MEASURED = "COVERAGE_PROCESS_CONFIG"
+"""Environment variable by which coverage measures the processes that a measured one starts."""
+MEASURED_LATER = "MEASURED"
+"""The same for a program that begins to measure by itself, once it has imported what it needs."""
 LONGEST, MOST_FILES = 1 << 20, 3  # bytes and files of a request
 OF_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Environment of a process that forks: a lock that another thread holds would stay locked in the fork."""
@@ -47,7 +49,7 @@ def start(command: Sequence[str], env: Mapping[str, str] | None = None) -> Proce
     """Start a program whose output and errors are one stream of text; forked if it is one of this Python's programs."""
     environment = dict(os.environ if env is None else env)
     forkable = hasattr(os, "pidfd_open") and command[0] == sys.executable  # as Linux has
-    forkable = forkable and not any(name in environment for name in MEASURED)
+    forkable = forkable and MEASURED not in environment and MEASURED_LATER not in environment
     if not forkable or at_import(environment) != servers().at_import:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     return servers().start(command[1:], environment)
@@ -109,7 +111,7 @@ class Process:
 class Zygote:
     """A process that forks: its parent asks it to fork, and with what status a fork has ended.
 
-    Its program calls `forks`. It ends with this object, or when this process ends.
+    Its program calls `forks`. It ends by `close`, at the latest when this process ends.
     """
 
     def __init__(self, command: Sequence[str | Path], environment: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 
@@ -24,6 +25,7 @@ def program() -> Path:
     return Path(sys.executable).parent / "uv"
 
 
+@cache
 def settings() -> dict[str, str]:
     """Return the environment variables that let uv find what pip finds."""
     pip = [sys.executable, "-m", "pip", "config", "list"]

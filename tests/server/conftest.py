@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests import forked
-from tests.conftest import MEASURED
+from tests.forked import MEASURED, MEASURED_LATER
 from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Server:
         command = [*self._wrapper, sys.executable, "-c", PROGRAM, str(self.root), json.dumps(self.settings)]
         environment = dict(os.environ)
         if MEASURED in environment:  # from the end of the imports on, which `seglog serve` has as well
-            environment["MEASURED"] = environment.pop(MEASURED)
+            environment[MEASURED_LATER] = environment.pop(MEASURED)
         self.process = forked.start(command, environment)
         said = []
         for line in self.process.stdout:
