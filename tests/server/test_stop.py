@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from seglog.log.opening import open_log
+from tests import forked
 from tests.waiting import HANG_SECONDS, NEVER_SECONDS, until
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -67,6 +69,35 @@ def test_a_signal_that_comes_as_soon_as_the_address_is_known_stops_it_as_any_oth
     server = serve_with()
     assert "stopped; everything acknowledged is on disk" in server.stop()
     assert server.process.returncode == 0
+
+
+INTERRUPTED = """
+import os, signal, sys
+from seglog.server.serving import serve
+from seglog.server.settings import Settings
+
+said = []
+
+def say(text):
+    assert None not in said, "a message within a message"
+    said.append(None)
+    if text.startswith("listening"):
+        os.kill(os.getpid(), signal.SIGTERM)
+    said[-1] = text
+
+serve(sys.argv[1], Settings(port=0), say)
+print(*said, sep="\\n")
+"""
+
+
+def test_a_signal_that_interrupts_a_message_stops_it_as_any_other(tmp_path):
+    program = forked.start([sys.executable, "-c", INTERRUPTED, str(tmp_path / "root")])
+    said, _ = program.communicate()
+    assert said.splitlines()[1:] == [
+        "SIGTERM: stopping; finishing running requests first",
+        "stopped; everything acknowledged is on disk",
+    ]
+    assert program.returncode == 0
 
 
 def test_on_sigterm_everything_under_way_is_finished_and_what_was_acknowledged_is_there(serve_with):

@@ -235,14 +235,16 @@ class _Server(uvicorn.Server):
         self._say = say
         self._allocator = allocator
         self._released: asyncio.Task[None] | None = None
+        self._signal = 0  # the first that came
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop: refuse new requests, finish running ones; a second Ctrl-C does not wait for them."""
-        begins = not self.should_exit
+        """Begin to stop: refuse new requests, finish running ones; a second Ctrl-C does not wait for them.
+
+        Writes nothing, because the signal may have interrupted a message, which nothing can be written within.
+        """
+        self._signal = self._signal or sig
         super().handle_exit(sig, frame)
         self._captured_signals.clear()  # exit normally, not by the signal
-        if begins:  # last: the reader of the messages may be gone
-            self._say(f"{signal.Signals(sig).name}: stopping; finishing running requests first")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start the other protocols too; then announce all addresses: from now on a signal stops the server."""
@@ -255,15 +257,20 @@ class _Server(uvicorn.Server):
             self._say(address)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop the other protocols too."""
+        """Stop the other protocols too, also if nobody reads the messages any more."""
         self._services.end_waits()
-        await asyncio.gather(*(one.stop(self._services.settings.limits.stop_seconds) for one in self._beside))
-        await super().shutdown(sockets)
+        try:
+            self._say(f"{self._cause()}stopping; finishing running requests first")
+        finally:
+            await asyncio.gather(*(one.stop(self._services.settings.limits.stop_seconds) for one in self._beside))
+            await super().shutdown(sockets)
+
+    def _cause(self) -> str:
+        return f"{signal.Signals(self._signal).name}: " if self._signal else ""
 
     async def on_tick(self, counter: int) -> bool:
         """Check whether to stop; wake waiting requests, in the event loop."""
-        if self._stop is not None and self._stop.is_set() and not self.should_exit:
-            self._say("stopping; finishing running requests first")
+        if self._stop is not None and self._stop.is_set():
             self.should_exit = True
         ending = await super().on_tick(counter)
         self._services.appends.syncing.tick()
