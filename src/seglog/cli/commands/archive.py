@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -14,6 +13,7 @@ from seglog.cli.location import LocalPath
 from seglog.cli.lock_wait import WAIT, patiently
 from seglog.cli.options import QUIET
 from seglog.cli.progress import progress
+from seglog.cli.stopping import on_signals
 from seglog.extras import how_to_install
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
@@ -83,17 +83,16 @@ def _release(args: Args) -> int:
 
 def _run(args: Args, archiver: Archiver, leading: Leading | None) -> int:
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    _say(args, archiver.step())
-    with archiver.background(args.interval, output.note) as background:
-        while not stop.wait(POLL_SECONDS):
-            for part in (background, leading):
-                if part is not None and part.failure is not None:
-                    raise part.failure
-    output.say(f"stopped at commit {background.commit}") if not args.json else output.say_json(
-        {"commit": background.commit}
-    )
+    with on_signals(stop.set):
+        _say(args, archiver.step())
+        with archiver.background(args.interval, output.note) as background:
+            while not stop.wait(POLL_SECONDS):
+                for part in (background, leading):
+                    if part is not None and part.failure is not None:
+                        raise part.failure
+        output.say(f"stopped at commit {background.commit}") if not args.json else output.say_json(
+            {"commit": background.commit}
+        )
     return Exit.OK
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from seglog.cli.frame import Args, Command, argument, flag, option
 from seglog.cli.location import ACCESS, LocalPath, token_of
 from seglog.cli.lock_wait import WAIT, patiently
+from seglog.cli.stopping import on_signals
 from seglog.errors import SeglogError
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
@@ -43,13 +43,9 @@ def _once(args: Args, mirror: Mirror) -> int:
 
 
 def _run(args: Args, mirror: Mirror) -> int:
-    before = {one: signal.signal(one, lambda *_: mirror.stop()) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with on_signals(mirror.stop):
         output.note(f"seglog: {args.target} follows {args.source}; Ctrl-C stops it")
         mirror.run(on_failure=_say_failure)
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
     return Exit.FAILED if mirror.failures else Exit.OK
 
 

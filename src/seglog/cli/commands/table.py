@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from dataclasses import asdict
 from datetime import timedelta
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from seglog.cli.frame import Args, Command, Verbs, argument, flag, option
 from seglog.cli.location import LocalPath
+from seglog.cli.stopping import on_signals
 from seglog.cli.table_catalog import catalog_from, catalog_option
 from seglog.extras import how_to_install
 from seglog.terminal import output
@@ -52,9 +52,8 @@ def _sync(args: Args) -> int:
                 _say(args, report)
             return Exit.OK
         stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
-        tables.run(args.interval, stop.wait, lambda report: _say(args, report))
+        with on_signals(stop.set):
+            tables.run(args.interval, stop.wait, lambda report: _say(args, report))
     return Exit.OK
 
 
