@@ -257,7 +257,7 @@ class _Server(uvicorn.Server):
             self._say(address)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop the other protocols too, also if nobody reads the messages any more."""
+        """Stop the other protocols too, also if no process reads the messages any more."""
         self._services.end_waits()
         try:
             self._say(f"{self._cause()}stopping; finishing running requests first")
