@@ -50,6 +50,7 @@ ERRORS: dict[str, type[Exception]] = {
     "TopicNotFound": LookupError,
     "TopicExists": ValueError,
     "OnceConflict": ValueError,
+    "SnapshotExpired": RuntimeError,
     "SerializationError": ValueError,
     "GroupNotFound": LookupError,
     "GroupConflict": ValueError,

@@ -23,6 +23,7 @@
     ├── LogClosed (ValueError)
     ├── ReentrantCall (RuntimeError)       a signal handler or callback changes the log that it interrupted
     ├── LogReadOnly (OSError)              LogFenced: another log was promoted in its place
+    ├── SnapshotExpired (RuntimeError)     records that a read had still to return are gone; retriable: read again
     ├── MachineFailed (RuntimeError)       a state machine raised an error for a record: offset
     ├── CopyStopped (RuntimeError)         a copy cannot follow its source: CopyDiverged, CopyExpired
     ├── NotMirrored (TimeoutError)         appended, but not yet on the disks of as many copies as wanted
@@ -208,6 +209,35 @@ class LogTruncated(SeglogError, ValueError):
 
 class LogReplaced(LogTruncated):
     """A reader's log was removed, and another one was created at its path; open that one."""
+
+
+class SnapshotExpired(SeglogError, RuntimeError):
+    """Records that a read had still to return were deleted or rewritten after it began; it returned all before them.
+
+    A read returns the log as it was when it began, whole, or this error. The same read, begun again, sees the log as
+    it is now.
+
+    Attributes:
+        offset: The first offset that was not returned.
+        next_offset: One after the last offset that was to be returned.
+        place: The log.
+    """
+
+    retriable = True
+
+    def __init__(self, offset: int, next_offset: int, place: str = "the log") -> None:
+        super().__init__(
+            f"{place}: records at offsets {offset} up to, not including, {next_offset} were deleted or replaced after "
+            "this read began (by a compaction, retention, a truncate or a repair); all records returned before them "
+            "are right; begin the read again"
+        )
+        self.offset = offset
+        self.next_offset = next_offset
+        self.place = place
+
+    def of(self, offset: int, next_offset: int) -> SnapshotExpired:
+        """Return the same error for the offsets of a whole read."""
+        return SnapshotExpired(offset, next_offset, self.place)
 
 
 class MachineFailed(SeglogError, RuntimeError):

@@ -14,6 +14,7 @@ from seglog.testing.crash_states import present
 from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
 from tests.log.moments import at_moments
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +120,9 @@ def test_an_interrupt_of_a_sync_leaves_a_log_that_is_right_or_refuses(within: st
     )
 
 
-STORM = """
+STORM = (
+    f"HANG_SECONDS = {HANG_SECONDS - 60}"
+    """
 import faulthandler, random, signal, sys, pyarrow, seglog
 from seglog import LogConfig, MemoryStorage, Retention
 
@@ -147,7 +150,7 @@ def read():
     for _ in log.batches():
         pass
 
-faulthandler.dump_traceback_later(50, exit=True)
+faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
 armed = False
 signal.signal(signal.SIGALRM, handle)
 log = opened()  # from here on all kernels are there
@@ -161,6 +164,7 @@ for _ in range(int(sys.argv[1])):
 signal.setitimer(signal.ITIMER_REAL, 0)
 print("alive")
 """
+)
 
 
 @pytest.fixture
@@ -175,7 +179,9 @@ def test_a_process_outlives_interrupts_within_the_kernels(unmeasured: Any) -> No
     assert unmeasured(STORM, 100) == "alive\n"
 
 
-FIRST_USE = """
+FIRST_USE = (
+    f"HANG_SECONDS = {HANG_SECONDS - 60}"
+    """
 import os; os.environ["SEGLOG_KERNELS"] = "jit"
 import faulthandler, importlib.abc, signal, sys, threading, pyarrow, seglog
 from concurrent.futures import ThreadPoolExecutor
@@ -208,7 +214,7 @@ def work():
     assert sum(1 for _ in log.scan()) < 1000
     log.close()
 
-faulthandler.dump_traceback_later(100, exit=True)
+faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
 of, at = sys.argv[1], 0
 if of == "import":
     sys.meta_path.insert(0, Imports())
@@ -226,9 +232,19 @@ except KeyboardInterrupt:
     work()
     print("interrupted, and all was well")
 """
+)
 
 
-@pytest.mark.parametrize(("of", "at"), [("import", 1), ("import", 60), ("import", 200), ("lock", 1), ("lock", 9)])
+@pytest.mark.parametrize(
+    ("of", "at"),
+    [
+        pytest.param("import", 1, marks=pytest.mark.proof),
+        ("import", 60),
+        pytest.param("import", 200, marks=pytest.mark.proof),
+        ("lock", 1),
+        pytest.param("lock", 9, marks=pytest.mark.proof),
+    ],
+)
 def test_an_interrupt_while_the_kernels_load_leaves_a_process_that_can_use_them(
     unmeasured: Any, of: str, at: int
 ) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from seglog.client import full_values
-from seglog.client.models import Bounds, Fetched
+from seglog.client.models import Bounds, Fetched, Page
 from seglog.client.requests import append_calls, topic_calls
 from seglog.client.requests.call import Emit, Flow
-from seglog.client.requests.topic_calls import Acknowledgement
+from seglog.client.requests.topic_calls import NEW, Acknowledgement
 from seglog.client.retrying import Retries, retrying
 from seglog.config import Expose
-from seglog.errors import InvalidArgument, LogTruncated, SeglogError
+from seglog.errors import InvalidArgument, LogTruncated, SeglogError, SnapshotExpired
+from seglog.log.history import Snapshot
 from seglog.record import Share, checked_offset
 from seglog.topic.groups.position import Cursor
 from seglog.topic.layout.places import Partition
@@ -54,8 +55,12 @@ def pages(
     stop: int | None,
     retries: Retries,
     expose: Expose = "appended",
+    snapshot: str = "",
 ) -> Flow[None]:
-    """Emit the pages of a range, by default of everything present now."""
+    """Emit the pages of a range, by default of everything present now, all as it was at the first one.
+
+    snapshot: of the range, from an earlier page; "": the range is taken as it is now.
+    """
     partition = checked_offset(partition, "partition")
     start = None if start is None else checked_offset(start, "start")
     stop = None if stop is None else checked_offset(stop, "stop")
@@ -66,11 +71,25 @@ def pages(
         start = bounds.lowest_offset if start is None else start
         stop = bounds.end(expose) if stop is None else stop
     while start < stop:
-        page = yield from full_values.page(topic, partition, start, stop, PAGE_RECORDS, PAGE_BYTES, retries, expose)
+        limits = PAGE_RECORDS, PAGE_BYTES
+        page = yield from full_values.page(topic, partition, start, stop, *limits, retries, expose, snapshot or NEW)
+        if page.snapshot is None and (snapshot or page.next_offset < stop):  # an older server: look whether it changed
+            info = yield from retrying(topic_calls.partition(topic, partition), retries)
+            if not snapshot:  # begin again: it may have changed since the first page
+                snapshot = str(info.snapshot_of(start, stop))
+                continue
+            if not Snapshot.parse(snapshot).holds(info.snapshot_of(start, stop)):
+                raise SnapshotExpired(start, stop, f"partition {partition} of topic {topic!r}")
+            page = page._replace(snapshot=str(info.snapshot_of(page.next_offset, stop)))
         yield Emit(page)
         if page.next_offset <= start:  # the end, which is before `stop`
             return
-        start = page.next_offset
+        start, snapshot = page.next_offset, page.snapshot or ""
+
+
+def first_record(topic: str, partition: int, start: int, stop: int, retries: Retries, expose: Expose) -> Flow[Page]:
+    """Read the first record of a range, with a snapshot for the rest."""
+    return (yield from full_values.page(topic, partition, start, stop, 1, 1, retries, expose, NEW))
 
 
 def follow(

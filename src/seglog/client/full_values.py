@@ -13,7 +13,7 @@ from seglog.client.requests import topic_calls
 from seglog.client.requests.call import Call, Flow
 from seglog.client.retrying import Retries, retrying
 from seglog.config import Expose
-from seglog.errors import RecordTooLarge
+from seglog.errors import OffsetError, RecordTooLarge, SnapshotExpired
 from seglog.record import Cut, Record
 
 
@@ -49,20 +49,27 @@ def page(
     max_records: int,
     max_bytes: int,
     retries: Retries,
-    expose: Expose = "appended",
+    expose: Expose,
+    snapshot: str,
 ) -> Flow[Page]:
-    """Read a page of a range; of the one record if the server has no room for it in Arrow."""
+    """Read a page of a range; of the one record if the server has no room for it in Arrow.
+
+    Raises SnapshotExpired if that record is gone: the server keeps a range for its pages, not for single records.
+    """
     try:
         limits = {"max_records": max_records, "max_bytes": max_bytes}
-        call = topic_calls.read_range(topic, partition, start, stop, **limits, expose=expose)
+        call = topic_calls.read_range(topic, partition, start, stop, **limits, expose=expose, snapshot=snapshot)
         return (yield from retrying(call, retries))
     except RecordTooLarge as error:
         if getattr(error, "offset", None) is None:  # not of this kind
             raise
     from seglog.client import arrow  # noqa: PLC0415 - pyarrow loads when it is needed
 
-    record, read = yield from retrying(topic_calls.read_line(topic, partition, start), retries)
-    batch = arrow.batch_of_record((yield from _whole(topic, partition, record, retries)))
+    record, read = yield from retrying(topic_calls.read_line(topic, partition, start, stop, snapshot), retries)
+    try:
+        batch = arrow.batch_of_record((yield from _whole(topic, partition, record, retries)))
+    except OffsetError as gone:
+        raise SnapshotExpired(record.offset, stop, f"partition {partition} of topic {topic!r}") from gone
     return read._replace(batches=[batch], size=batch.nbytes)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from seglog.config import Expose, LogConfig, Retention
 from seglog.format.cuts import Cuts
+from seglog.log.history import KNOWN, Snapshot, Trace, files_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,11 +115,23 @@ class PartitionInfo(NamedTuple):
     state: PartitionState
     segments: tuple[SegmentState, ...]
 
+    def snapshot_of(self, start: int, stop: int) -> Snapshot:
+        """Return what the offsets start..stop hold; as `seglog.log.view.View.snapshot_of`."""
+        state, sealed, active = self.state, self.segments[:-1], self.segments[-1]
+        stores = [
+            *((one.base_offset, one.next_offset, one.file) for one in sealed),
+            (active.base_offset, None, active.file),
+        ]
+        last = [file for base, _, file in stores if base < stop]
+        file = KNOWN if state.cuts.is_known_at(stop) or not last else last[-1]
+        return Snapshot(Trace(state.log, state.cuts.epoch_at(stop), file), state.version, files_in(stores, start, stop))
+
 
 class Page(NamedTuple):
     """One answer of a range: batches, the next offset, and the identity and epoch of the log.
 
     If the page before has the same log and epoch, nothing was truncated in between. size: bytes of the answer.
+    snapshot: what the next page of the range asks for; None: the server is an older one, which has no snapshots.
     """
 
     batches: list[pa.RecordBatch]
@@ -126,6 +139,7 @@ class Page(NamedTuple):
     log: str
     epoch: int
     size: int
+    snapshot: str | None = None
 
 
 class Fetched(NamedTuple):

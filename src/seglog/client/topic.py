@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seglog.client import flows, full_values
@@ -197,7 +198,11 @@ class RemoteTopic:
         return self._deserialized(record, partition)
 
     def records(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
-        """Iterate over a range of a partition, page by page; by default over everything present now."""
+        """Iterate over a range of a partition, page by page; by default over everything present now.
+
+        Raises:
+            SnapshotExpired: As in `pages`.
+        """
         from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow only when needed
 
         for batch in self.batches(partition, start, stop):
@@ -205,16 +210,32 @@ class RemoteTopic:
                 yield self._deserialized(record, partition)
 
     def batches(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Iterate over a range as Arrow batches; columns as in `Log.batches`, plain binary."""
+        """Iterate over a range as Arrow batches; columns as in `Log.batches`, plain binary. Errors as `pages`."""
         for page in self.pages(partition, start, stop):
             yield from page.batches
 
     def pages(self, partition: int, start: int | None = None, stop: int | None = None) -> Iterator[Page]:
-        """Iterate over a range, one page per request, each with the identity and epoch of its log."""
-        return self._driver.iterate(flows.pages(self.name, partition, start, stop, self._retries, self.expose))
+        """Iterate over a range, one page per request, each with the identity and epoch of its log.
+
+        Raises:
+            SnapshotExpired: the range changed meanwhile, and the server no longer keeps it as it was; read it again.
+        """
+        return self._pages(partition, start, stop)
+
+    def _keep(self, partition: int, start: int, stop: int) -> str | None:
+        """Ask the server to keep a range as it is; return a snapshot of it, None from an older server."""
+        return self._driver.run(
+            flows.first_record(self.name, partition, start, stop, self._retries, self.expose)
+        ).snapshot
+
+    def _pages(self, partition: int, start: int | None, stop: int | None, snapshot: str = "") -> Iterator[Page]:
+        """Iterate over a range as a snapshot shows it, by default the present one."""
+        return self._driver.iterate(
+            flows.pages(self.name, partition, start, stop, self._retries, self.expose, snapshot)
+        )
 
     def to_arrow(self, partition: int, start: int | None = None, stop: int | None = None) -> pa.Table:
-        """Return a range as one table."""
+        """Return a range as one table. Errors as `pages`."""
         from seglog.client import arrow  # noqa: PLC0415 - as above
 
         return arrow.joined(list(self.batches(partition, start, stop)))
@@ -228,8 +249,16 @@ class RemoteTopic:
         from seglog.topic.arrow_stream import stream  # noqa: PLC0415 - pyarrow loads when it is needed
 
         bounds = sorted(self.bounds().items())
-        parts = (self.batches(number, at.lowest_offset, at.end(self.expose)) for number, at in bounds)
+        parts = [self._begun(number, at.lowest_offset, at.end(self.expose)) for number, at in bounds]
         return stream(parts, requested_schema)
+
+    def _begun(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Return the batches of a range as it is at this call: read its first record now, and the rest when asked."""
+        if start >= stop:
+            return iter(())
+        first = self._driver.run(flows.first_record(self.name, partition, start, stop, self._retries, self.expose))
+        rest = self._pages(partition, first.next_offset, stop, first.snapshot or "")
+        return chain(first.batches, chain.from_iterable(page.batches for page in rest))
 
     def follow(
         self,

@@ -15,13 +15,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Protocol
 
-from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, StorageError
+from seglog.errors import CorruptLog, InvalidArgument, InvalidType, LogLocked, NotALog, SnapshotExpired, StorageError
 from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES, decode_header
 from seglog.log.catalog import read_manifest, write_manifest
 from seglog.log.locks import holder
 from seglog.log.locks.write_lock import holder_of, is_written_around
+from seglog.log.segment_cache import is_named
 from seglog.log.view import View
 from seglog.storage import File, LocalStorage, Lock, Storage, must_sync
 from seglog.storage.copies import can_share, share_file
@@ -141,7 +142,7 @@ class LogBackup:
                 self._kept += 1
             else:
                 self._bring_sealed(entry)
-        self._file(self._source.open(active.name()), active.name(), self._size, share=False)
+        self._file(self._store(active), active.name(), self._size, share=False)
         for name in self._source.names(filename.PINS):
             if name.endswith(filename.HOLD):
                 continue  # no archive belongs to the backup
@@ -151,13 +152,22 @@ class LogBackup:
         must_sync(self._target.sync_directory)
 
     def _bring_sealed(self, entry: SegmentEntry) -> None:
-        self._file(self._source.open(entry.name()), entry.name(), entry.disk_bytes, share=self._share)
+        self._file(self._store(entry), entry.name(), entry.disk_bytes, share=self._share)
         if self._known and self._known.active.file == entry.file:  # the store must be durable before its index
             must_sync(self._target.sync_directory)
         for kind in filename.LOOKUPS:  # derived files: reading works without them, but slower
             if self._source.identity(entry.name(kind)) is not None:
                 file = self._source.open(entry.name(kind))
                 self._file(file, entry.name(kind), file.size(), share=False)
+
+    def _store(self, entry: SegmentEntry) -> File:
+        """Open a store of the log. SnapshotExpired if the log has deleted it because its reader has no lease."""
+        try:
+            return self._source.open(entry.name())
+        except StorageError as error:
+            if is_named(self._source, entry):
+                raise
+            raise SnapshotExpired(entry.base_offset, self._view.next_offset, self._source.path) from error
 
     def _file(self, source: File, name: str, size: int, *, share: bool) -> None:
         temporary = f"{filename.TMP}/backup"

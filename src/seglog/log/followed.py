@@ -16,6 +16,7 @@ from seglog.log.holds import in_tables
 from seglog.log.locks.wait import patiently
 from seglog.log.pins import Pin, drop_pin, read_copies, read_pins, set_pin
 from seglog.log.reading import ReadableLog
+from seglog.log.view import at_one_moment
 from seglog.record import checked_bytes, checked_offset
 from seglog.storage import Storage
 
@@ -166,11 +167,13 @@ class FollowedLog(ReadableLog):
         Raises:
             InvalidArgument: If another log is there, or a backup that was written to.
             LogLocked: If another backup to this place is running after `wait` seconds.
+            SnapshotExpired: If the log has deleted files meanwhile that this reader could not keep, as in `scan`.
         """
         from seglog.log.backup import backup_log  # noqa: PLC0415 - an operator's call
 
         return patiently(lambda: backup_log(self._storage, self._own_view(), place, share=share), wait)
 
+    @at_one_moment
     def explain(self, offset: int) -> Explanation:
         """Explain why a record is still in the log and what would remove it, or why it was removed.
 
@@ -188,6 +191,7 @@ class FollowedLog(ReadableLog):
             raise OffsetOutOfRange(offset, self.lowest_offset, self.next_offset)
         return self._explainer().explain(offset)
 
+    @at_one_moment
     def explain_key(self, key: bytes) -> tuple[Explanation, ...]:
         """Explain every record of a key that is still in the log, the oldest first. Reads the whole log.
 

@@ -13,14 +13,23 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, NoReturn
 from weakref import WeakSet
 
-from seglog.clock import Clock
-from seglog.errors import CorruptLog, LogNotFound, LogReadOnly, LogReplaced, NotDurableYet, SeglogError
+from seglog.clock import Clock, system_clock
+from seglog.errors import (
+    CorruptLog,
+    LogNotFound,
+    LogReadOnly,
+    LogReplaced,
+    NotDurableYet,
+    SeglogError,
+    SnapshotExpired,
+)
 from seglog.format import filename
-from seglog.format.manifest import Manifest
+from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.manifest_changes import ManifestFile
+from seglog.log.history import Trace, was_cut
 from seglog.log.info import SegmentInfo, SegmentInfos, active_info
 from seglog.log.journal import read_file
-from seglog.log.leases import Lease
+from seglog.log.leases import Lease, keep_version
 from seglog.log.log import Log
 from seglog.log.manifest_watch import ManifestWatch
 from seglog.log.segment_cache import SegmentCache
@@ -28,6 +37,7 @@ from seglog.log.view import View, Views
 from seglog.record import Record
 from seglog.segment.follower import ActiveFollower
 from seglog.segment.kernel_read import Seen
+from seglog.segment.reader import SegmentReader
 from seglog.segment.recovery_report import RecoveryReport
 from seglog.storage import Storage
 
@@ -116,7 +126,7 @@ class LogFollower(Log):
             self._storage, manifest.active, interval=config.index_interval_bytes, durable=self._durable
         )
         active.refresh()
-        view = self._views.add(View(manifest, active.reader, cache, self.view))
+        view = self._views.add(View(manifest, active.reader, cache, self._lease))
         self._active, self._seen = active, manifest
         self._known = (
             view,
@@ -226,6 +236,41 @@ class LogFollower(Log):
     def _hold_oldest(self) -> None:
         self._lease.hold(self._views.oldest_version() or 0)
 
+    def keep_version(self, version: int, seconds: float) -> None:
+        """Keep the files of a manifest's version for some seconds, also after this log is closed; see `leases`.
+
+        Raises StorageError if the directory cannot be written to.
+        """
+        keep_version(self._storage, version, system_clock() + int(seconds * 1_000_000))
+
+    def reader_of(self, entry: SegmentEntry, stop: int, trace: Trace) -> SegmentReader:
+        """Return the reader of a segment as an earlier manifest names it, which the log may have replaced since.
+
+        Args:
+            entry: The segment, as it was then.
+            stop: The end of what is to be read.
+            trace: That of `stop`, as it was then.
+
+        Raises:
+            SnapshotExpired: If its file is gone; or, for one that was active, if the log was cut before `stop` since.
+        """
+        view = self.view()
+        if entry.sealed:
+            return view.cache.get(entry)
+        if stop > view.next_offset or was_cut(trace, view.trace_of(stop)):
+            raise SnapshotExpired(entry.base_offset, stop, self.path)
+        segments = view.manifest.segments
+        now = segments[segments.find(entry.base_offset)]
+        if (now.file, now.salt) == (entry.file, entry.salt):
+            return view.active if now is segments[-1] else view.cache.get(now)
+        try:
+            interval = view.manifest.config.index_interval_bytes
+            follower = ActiveFollower(self._storage, entry, interval=interval, durable=False)
+        except CorruptLog as error:
+            raise SnapshotExpired(entry.base_offset, stop, self.path) from error
+        follower.refresh()
+        return follower.reader
+
     @property
     def durable_offset(self) -> int:
         """The offset up to which the writer is known to have synced, according to its index."""
@@ -253,7 +298,9 @@ class LogFollower(Log):
         return SegmentInfos(view.manifest.segments, active_info(active.entry, active.reader, active.tally()))
 
     def close(self) -> None:
-        """Release the lease and the files, which close when no reader uses them any more. A second call does nothing.
+        """Release the lease, and the files, which close when no iterator uses them. A second call does nothing.
+
+        An iterator that goes on may raise SnapshotExpired: nothing keeps its files now.
 
         If it is called during another call of the same thread, it takes effect when that call ends.
         """

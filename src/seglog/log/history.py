@@ -8,7 +8,10 @@ the place, the file of that record decides; if compaction moved the record or re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from xxhash import xxh64_intdigest
 
 KNOWN = 0
 """A `Trace.file` for which the epoch alone decides. No file has this number."""
@@ -35,3 +38,42 @@ def was_cut(known: Trace, now: Trace) -> bool:
     if now.file == KNOWN:
         return True
     return known.file is not None and now.file != known.file
+
+
+class Snapshot(NamedTuple):
+    """What a range of offsets held at one moment, in a few bytes: a read of several steps carries it.
+
+    trace: of the end of the range; version: of the manifest; files: see `files_in`.
+    """
+
+    trace: Trace
+    version: int
+    files: int
+
+    def __str__(self) -> str:
+        file = "" if self.trace.file is None else self.trace.file
+        return f"{self.trace.log}.{self.trace.epoch}.{file}.{self.version}.{self.files:016x}"
+
+    @classmethod
+    def parse(cls, text: str) -> Snapshot:
+        """Read the text form; ValueError for any other text."""
+        log, epoch, file, version, files = text.split(".")
+        return cls(Trace(log, int(epoch), int(file) if file else None), int(version), int(files, 16))
+
+    def holds(self, now: Snapshot) -> bool:
+        """Whether the range still has the same records; now: its present state."""
+        return self.files == now.files and not was_cut(self.trace, now.trace)
+
+
+def files_in(stores: Iterable[tuple[int, int | None, int]], start: int, stop: int) -> int:
+    """Return a number that changes when records of a range are deleted or moved: XXH64 over the files that hold them.
+
+    A file is never changed, but for appends and cuts, so equal files and an uncut end mean equal records.
+
+    Args:
+        stores: Base offset, next offset (None: the active one) and file number of segments, in order.
+        start: First offset of the range.
+        stop: Offset after the last one.
+    """
+    ours = [(base, file) for base, end, file in stores if base < stop and (end is None or end > start)]
+    return xxh64_intdigest(" ".join(f"{base}:{file}" for base, file in ours).encode())

@@ -15,6 +15,7 @@ from seglog.errors import InvalidType
 from seglog.forks import Inheritable
 from seglog.log.log import Log
 from seglog.log.many import newest_of, records_at
+from seglog.log.view import at_one_moment
 from seglog.record import Record, checked_all
 from seglog.uncopied import Uncopied
 
@@ -84,15 +85,19 @@ class KeyIndex(Inheritable, Uncopied):
         wanted = list(dict.fromkeys(checked_all(keys, bytes, "keys")))
         if self._inside == threading.get_ident():  # a signal handler, within a call of this thread
             return self._log.read_keys(wanted)
+        by_key = self._newest_of(wanted)
+        return {key: by_key[key] for key in wanted if key in by_key}
+
+    @at_one_moment
+    def _newest_of(self, wanted: list[bytes]) -> dict[bytes, Record]:
         with self._mutex:
             self._inside = threading.get_ident()
             try:
                 view = self._follow()
                 found = dict(zip(wanted, self._offsets_of(wanted), strict=True))
-                by_key = self._records(view, found)
+                return self._records(view, found)
             finally:
                 self._inside = 0
-        return {key: by_key[key] for key in wanted if key in by_key}
 
     def _records(self, view: View, offsets: dict[bytes, int]) -> dict[bytes, Record]:
         """Return the records of keys; scan for those whose record is gone, and remember what is found."""

@@ -7,6 +7,9 @@ Invariant: a file is unlinked only if no lease holds a manifest version older th
   after it has loaded that version, so there is no moment in which files of its view may be unlinked.
 - The flock ends with the process, so a dead reader holds nothing. A writer that collects files removes such leases.
 - What cannot be determined (a lease that cannot be locked or read) counts as held.
+- A read of several processes, such as Spark's, has a lease that no process holds: its content also names the time until
+  which it counts, by the system's clock, and its processes write it again. With a wrong clock it ends too early, which
+  the read reports as SnapshotExpired, or after LONGEST_KEPT at the latest.
 """
 
 from __future__ import annotations
@@ -14,12 +17,14 @@ from __future__ import annotations
 import os
 import secrets
 
+from seglog.clock import system_clock
 from seglog.errors import StorageError
 from seglog.format import filename
 from seglog.storage import Lock, Storage
 from seglog.uncopied import Uncopied
 
 HOLDS_EVERYTHING = 0
+LONGEST_KEPT = 24 * 3600 * 1_000_000  # us that a lease without a process may be ahead of the clock
 ATTEMPTS = 16
 
 
@@ -36,20 +41,10 @@ class Lease(Uncopied):
         self._inherited = False
         self._name = filename.lease_file(f"{os.getpid()}-{secrets.token_hex(6)}")
         try:
-            self._lock = self._take()
+            self._lock = _take(self._storage, self._name)
             self.hold(HOLDS_EVERYTHING)
         except StorageError:
             self._lock = None
-
-    def _take(self) -> Lock | None:
-        """Take the lease; repeat if a writer removed the file as abandoned just before it was locked."""
-        for _ in range(ATTEMPTS):
-            lock = self._storage.try_lock(self._name, shared=True)
-            if lock is not None:
-                if self._storage.identity(self._name) is not None:
-                    return lock
-                lock.release()
-        return None
 
     def hold(self, version: int) -> None:
         """Store the oldest manifest version still in use."""
@@ -75,6 +70,32 @@ class Lease(Uncopied):
                 return  # a writer that collects files removes it
 
 
+def _take(storage: Storage, name: str) -> Lock | None:
+    """Take a lease; repeat if a writer looks at the file, or removed it as abandoned just before it was locked."""
+    for _ in range(ATTEMPTS):
+        lock = storage.try_lock(name, shared=True)
+        if lock is not None:
+            if storage.identity(name) is not None:
+                return lock
+            lock.release()
+    return None
+
+
+def keep_version(storage: Storage, version: int, until: int) -> None:
+    """Keep the files of a manifest's version until a time (us), for processes that come and go.
+
+    The caller holds a lease of that version, or kept it before. Raises StorageError if it cannot be written.
+    """
+    name = filename.lease_file(f"version-{version}")
+    lock = _take(storage, name)
+    if lock is None:
+        return
+    try:
+        lock.write(b"%d %d\n" % (version, until))
+    finally:
+        lock.release()
+
+
 def oldest_leased_version(storage: Storage) -> int | None:
     """Return the oldest manifest version that a reader in any process holds; None without readers."""
     oldest: int | None = None
@@ -95,6 +116,9 @@ def _is_abandoned(storage: Storage, path: str) -> bool:
         return False
     if lock is None:
         return False
+    if _is_kept(storage, path):
+        lock.release()
+        return False
     try:
         storage.unlink(path)
     except StorageError:
@@ -104,8 +128,17 @@ def _is_abandoned(storage: Storage, path: str) -> bool:
     return True
 
 
+def _is_kept(storage: Storage, path: str) -> bool:
+    """Whether a lease that no process holds still counts."""
+    try:
+        _, until = map(int, storage.open(path).pread(64, 0).split())
+    except (StorageError, ValueError):
+        return False
+    return 0 < until - system_clock() <= LONGEST_KEPT
+
+
 def _leased_version(storage: Storage, path: str) -> int:
     try:
-        return int(storage.open(path).pread(32, 0) or HOLDS_EVERYTHING)
-    except (StorageError, ValueError):
+        return int(storage.open(path).pread(64, 0).split()[0])
+    except (StorageError, ValueError, IndexError):
         return HOLDS_EVERYTHING

@@ -25,7 +25,7 @@ from seglog.log.info import SegmentInfo
 from seglog.log.many import newest_of, records_at
 from seglog.log.tail import Tail, checked_timeout
 from seglog.log.tiers import Tiers
-from seglog.log.view import View, Views
+from seglog.log.view import View, Views, at_one_moment
 from seglog.record import Record, Share, checked_all, checked_offset, checked_share, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.recovery_report import RecoveryReport
@@ -211,6 +211,7 @@ class ReadableLog(ABC, Uncopied):
         view = self._view_at(offset)
         return record, _held_by(view, view.reader_of(offset).value_pieces(offset))
 
+    @at_one_moment
     def _read(self, offset: int, keep: int | None) -> Record:
         if type(offset) is not int:
             offset = checked_offset(offset)
@@ -248,6 +249,10 @@ class ReadableLog(ABC, Uncopied):
         if not wanted:
             self._check_open()
             return []
+        return self._read_wanted(wanted, skip_compacted)
+
+    @at_one_moment
+    def _read_wanted(self, wanted: Sequence[int], skip_compacted: bool) -> list[Record]:
         greatest = max(wanted)
         view = self._view_at(greatest)
         lowest, end = view.manifest.start, view.active.next_offset
@@ -272,7 +277,11 @@ class ReadableLog(ABC, Uncopied):
         """
         from seglog.arrow import convert  # noqa: F401, PLC0415 - raises MissingExtra; pyarrow loads when first used
 
-        return newest_of(self.view(), checked_all(keys, bytes, "keys"))
+        return self._newest_of(list(checked_all(keys, bytes, "keys")))
+
+    @at_one_moment
+    def _newest_of(self, keys: Sequence[bytes]) -> dict[bytes, Record]:
+        return newest_of(self.view(), keys)
 
     def _refuse_to_read(self, view: View, offset: int) -> NoReturn:
         """Raise the error of an offset outside of a view."""
@@ -292,7 +301,7 @@ class ReadableLog(ABC, Uncopied):
     def scan(
         self, start: int | None = None, stop: int | None = None, *, on_corrupt: OnCorrupt | None = None
     ) -> Iterator[Record]:
-        """Iterate over the records start <= offset < stop up to the present end.
+        """Iterate over the records start <= offset < stop, as the log is now.
 
         Args:
             start: First offset. Default, and minimum: the lowest offset.
@@ -304,6 +313,8 @@ class ReadableLog(ABC, Uncopied):
             OffsetOutOfRange: If start is after the end.
             NotDurableYet: If start is after the end that expose="durable" shows, and the log has more records.
             CorruptRecord: At a damaged record, without `on_corrupt`.
+            SnapshotExpired: If a change of the log has deleted what is still to be read, and this reader could not
+                prevent that (it may not write its lease).
         """
         view, start, stop = self._range(start, stop)
         return view.scan(start, stop, on_corrupt)
@@ -341,6 +352,7 @@ class ReadableLog(ABC, Uncopied):
         Raises:
             OffsetOutOfRange: If start is after the end.
             CorruptRecord: At a damaged record.
+            SnapshotExpired: As in `scan`.
             MissingExtra: If pyarrow or numba is not installed.
         """
         if isinstance(max_records, bool) or not isinstance(max_records, int) or max_records < 1:
@@ -365,6 +377,7 @@ class ReadableLog(ABC, Uncopied):
         Raises:
             OffsetOutOfRange: If start is after the end.
             CorruptRecord: At a damaged record.
+            SnapshotExpired: As in `scan`.
         """
         batches = self.batches(start, stop, values=values)
         import pyarrow as pa  # noqa: PLC0415 - `batches` has loaded it
@@ -385,6 +398,7 @@ class ReadableLog(ABC, Uncopied):
 
         return stream_of(record_schema("binary"), batches, requested_schema)
 
+    @at_one_moment
     def offset_at(self, timestamp: int) -> int | None:
         """Return the first offset with this timestamp or a later one; None if every record is older.
 

@@ -14,10 +14,11 @@ from seglog.errors import (
     LogTruncated,
     OffsetOutOfRange,
     SeglogError,
+    SnapshotExpired,
     StorageError,
 )
 from seglog.log.history import was_cut
-from seglog.log.view import View
+from seglog.log.view import View, at_one_moment
 from seglog.record import HEADER_COST, Record, Share, value_size
 
 FIRST_WAIT = 0.0005
@@ -38,6 +39,7 @@ class Tail:
         self._failure: SeglogError | None = None
         self.position = position
 
+    @at_one_moment
     def poll(
         self,
         most: int = POLL_RECORDS,
@@ -52,6 +54,9 @@ class Tail:
             size: Maximum size in bytes; the first record may exceed it.
             keep: Maximum bytes to keep of a large value, as `ReadableLog.read_cut`.
             stop: First offset not to return; None: the end.
+
+        Where the log has deleted files of a view without a lease, it goes on in the present view: no position is passed
+        without its records, or later ones of the same keys.
 
         Raises:
             CorruptRecord: If a record does not verify. It, CorruptLog and StorageError are raised by the next call if
@@ -73,6 +78,9 @@ class Tail:
         try:
             records.extend(found if size is None else _up_to(found, size))
             self.view.check_gaps(self.position, records)
+        except SnapshotExpired:
+            if not records:
+                raise
         except (CorruptRecord, CorruptLog, StorageError) as error:
             if not records:
                 raise

@@ -33,8 +33,7 @@ class TieredView(View):
         """older: the segments before the log's own; start: the first offset."""
         segments = Segments.of(older).followed_by(own.manifest.segments)
         manifest = replace(own.manifest, segments=segments, start=start)
-        super().__init__(manifest, own.active, readers)
-        self._present = own._present
+        super().__init__(manifest, own.active, readers, own.lease)
         self.before = before
 
 
@@ -91,12 +90,12 @@ class Tiers:
     def extend(self, own: View) -> View:
         """Return the view with the segments before it; `own` if there are none."""
         known = own.extended
-        if known is not None and (known[0] is self._known or known[1] is own):
+        if known is not None and (known[0] is self._known or known[1] is None):
             if time.monotonic() - self._looked >= LOOK_SECONDS:
                 self._look_later()
-            return known[1]
+            return known[1] or own
         if own.manifest.start <= own.manifest.config.initial_offset:
-            own.extended = (None, own)
+            own.extended = (None, None)
             return own
         with self._guard:
             extended = self._settled(own) or self._bridged(own)

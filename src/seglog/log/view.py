@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
-from weakref import WeakMethod, WeakSet
+from contextlib import suppress
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from weakref import WeakSet
 
-from seglog.errors import CorruptLog, LogTruncated, OffsetOutOfRange
+from seglog.errors import SnapshotExpired
 from seglog.format.manifest import Manifest, SegmentEntry
-from seglog.log.history import KNOWN, Trace, was_cut
+from seglog.log.history import KNOWN, Snapshot, Trace, files_in
 from seglog.record import Record
 from seglog.segment.batches import Decoder, decode_ahead
 from seglog.segment.blocks import BlockFile
@@ -22,6 +23,32 @@ from seglog.storage import RangedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+Self = TypeVar("Self")
+P = ParamSpec("P")
+T = TypeVar("T")
+LOOKS = 100  # at a log that changes all the time, before SnapshotExpired is raised
+
+
+def at_one_moment(read: Callable[Concatenate[Self, P], T], /) -> Callable[Concatenate[Self, P], T]:
+    """Decorate what takes the present view of its first argument, a log, and returns all that it reads: if the log has
+    deleted files of that view meanwhile, it reads the next one.
+    """
+
+    @wraps(read)
+    def read_again(self: Self, /, *args: P.args, **options: P.kwargs) -> T:
+        try:
+            return read(self, *args, **options)
+        except SnapshotExpired:
+            if isinstance(self, View):  # a given one
+                raise
+            for _ in range(LOOKS):
+                with suppress(SnapshotExpired):
+                    return read(self, *args, **options)
+            raise
+
+    return read_again
 
 
 class Readers(Protocol):
@@ -35,24 +62,25 @@ class Readers(Protocol):
 class View:
     """The segments of one manifest. `active` grows while this is the log's present view.
 
-    extended: this view with what only an archive has, and what that was made from; kept here by `tiers`.
+    extended: what this view with what only an archive has was made from, and that; None: it has nothing more. Kept
+    here by `tiers`.
     """
 
-    __slots__ = ("__weakref__", "_present", "active", "cache", "extended", "manifest")
+    __slots__ = ("__weakref__", "active", "cache", "extended", "lease", "manifest")
 
     def __init__(
         self,
         manifest: Manifest,
         active: SegmentReader,
         cache: Readers,
-        present: Callable[[], View] | None = None,
+        lease: object = None,
     ) -> None:
-        """present: returns the log's present view, for a log that may have deleted files of this one."""
+        """lease: what keeps the files, in another process than the writer's, at least until its log is closed."""
         self.manifest = manifest
         self.active = active
         self.cache = cache
-        self.extended: tuple[object, View] | None = None
-        self._present = None if present is None else WeakMethod(present)
+        self.extended: tuple[object, View | None] | None = None
+        self.lease = lease
 
     @property
     def lowest_offset(self) -> int:
@@ -73,7 +101,10 @@ class View:
         return self.cache.get(segments[segments.find(offset)])
 
     def readers(self, start: int, stop: int) -> Iterator[SegmentReader]:
-        """Yield the segments that hold offsets of start..stop, in order, opening each when it is reached."""
+        """Yield the segments that hold offsets of start..stop, in order, opening each when it is reached.
+
+        Raises SnapshotExpired at the first one whose file the log has deleted; only a view without a lease meets that.
+        """
         segments = self.manifest.segments
         for entry in segments[segments.find(start) :]:
             if entry.base_offset >= stop:
@@ -83,26 +114,9 @@ class View:
             elif (entry.next_offset or 0) > start:
                 try:
                     reader = self.cache.get(entry)
-                except CorruptLog as error:
-                    start = max(start, entry.base_offset)
-                    yield from self._successor(start, error).readers(start, stop)
-                    return
+                except SnapshotExpired as error:
+                    raise error.of(max(start, entry.base_offset), min(stop, self.next_offset)) from error.__cause__
                 yield reader
-
-    def _successor(self, start: int, error: CorruptLog) -> View:
-        """Return the view for the records from `start` on, after a file is missing because the log deleted it.
-
-        That happens to a reader without a lease. Raises `error` if the log still names the file.
-        """
-        present = None if self._present is None else self._present()
-        now = self if present is None else present()
-        if now.manifest.version == self.manifest.version:
-            raise error
-        if was_cut(self.trace_of(start), now.trace_of(start)):
-            raise LogTruncated(f"the log was cut while it was read, at offset {start}; read it again") from error
-        if start < now.lowest_offset:
-            raise OffsetOutOfRange(start, now.lowest_offset, now.next_offset) from error
-        return now
 
     def scan(
         self, start: int, stop: int, on_corrupt: OnCorrupt | None = None, keep: int | None = None
@@ -203,6 +217,13 @@ class View:
         else:
             file = self.file_of(last) if last >= self.lowest_offset else None
         return Trace(f"{self.manifest.log_id:016x}", cuts.epoch_at(offset), file)
+
+    def snapshot_of(self, start: int, stop: int) -> Snapshot:
+        """Return what the offsets start..stop hold in this view; see `Snapshot`."""
+        segments = self.manifest.segments
+        ours = segments[segments.find(start) : segments.find(stop) + 1]
+        stores = ((one.base_offset, one.next_offset, one.file) for one in ours)
+        return Snapshot(self.trace_of(stop), self.manifest.version, files_in(stores, start, stop))
 
     def file_of(self, offset: int) -> int:
         """Return the number of the file that holds the offset; negated in a gap after a segment's end."""

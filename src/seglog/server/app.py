@@ -24,6 +24,7 @@ from seglog.server.runtime.fencing import fence_all
 from seglog.server.runtime.memory import Memory
 from seglog.server.runtime.metrics import Metrics
 from seglog.server.runtime.mirroring import Mirroring
+from seglog.server.runtime.snapshots import Snapshots
 from seglog.server.runtime.spool import Spool
 from seglog.server.runtime.waiting import Waiting
 from seglog.server.runtime.workers import Workers
@@ -66,6 +67,7 @@ def services_of(
             broker.create_topic(DEFAULT_TOPIC)
     broker.logs()  # open every topic now, so that no request waits for it
     waiting, memory = Waiting(), Memory(limits.memory_bytes)
+    snapshots = Snapshots(limits.snapshot_seconds, limits.snapshot_bytes)
     read_threads = ARCHIVE_READ_THREADS if settings.archive_reads else READ_THREADS
     care = Workers("care", SLOW_THREADS, limits.calls)
     services = Services(
@@ -85,7 +87,8 @@ def services_of(
         groups=Workers("group", SLOW_THREADS, limits.connections),
         care=care,
         metrics=Metrics(),
-        space=Space(broker.free_bytes),
+        space=Space(broker.free_bytes, snapshots.drop_all),
+        snapshots=snapshots,
         following=following,
     )
     if settings.archive is not None:

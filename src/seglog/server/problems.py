@@ -22,6 +22,7 @@ _STATUS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((errors.Unauthorized,), 401),
     ((errors.Forbidden,), 403),
     ((errors.TopicNotFound, errors.GroupNotFound, errors.LogNotFound), 404),
+    ((errors.SnapshotExpired,), 410),
     ((errors.OffsetConflict,), 409),
     ((errors.OffsetError,), 404),
     ((errors.TopicExists, errors.NotAssigned, errors.UnknownMember, errors.GroupConflict), 409),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seglog.server.runtime.memory import Memory
     from seglog.server.runtime.metrics import Metrics
     from seglog.server.runtime.mirroring import Mirroring
+    from seglog.server.runtime.snapshots import Snapshots
     from seglog.server.runtime.spool import Spool
     from seglog.server.runtime.waiting import Waiting
     from seglog.server.runtime.workers import Workers
@@ -59,6 +60,7 @@ class Services:
     care: Workers
     metrics: Metrics
     space: Space
+    snapshots: Snapshots
     archiving: BackgroundArchiver | None = None
     tables: BackgroundTables | None = None
     following: Following | None = None

@@ -274,6 +274,7 @@ class _Server(uvicorn.Server):
             self.should_exit = True
         ending = await super().on_tick(counter)
         self._services.appends.syncing.tick()
+        self._services.snapshots.drop_old()
         if self._services.following is not None:
             self._services.following.start(self._services.waiting, asyncio.get_running_loop())
         if self._allocator.is_due() and (self._released is None or self._released.done()):

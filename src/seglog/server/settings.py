@@ -36,6 +36,8 @@ class Limits:
         idle_seconds: Without a byte of a body, or of an answer that is not read.
         body_rate: Bytes per second that a body must bring on average.
         wait_seconds: Of a long poll, and of an append for copies.
+        snapshot_seconds: That the view of a range is kept for its next answer, see `seglog.server.runtime.snapshots`.
+        snapshot_bytes: Of deleted files that such views keep.
         keep_seconds: Of a connection between two requests.
         stop_seconds: For requests under way when the server stops.
         sync_seconds: After which appended records are synced without a request for it.
@@ -63,6 +65,8 @@ class Limits:
     idle_seconds: float = 20.0
     body_rate: float = 1024.0
     wait_seconds: float = 60.0
+    snapshot_seconds: float = 60.0
+    snapshot_bytes: int = 8192 * MIB
     keep_seconds: float = 75.0
     stop_seconds: float = 30.0
     sync_seconds: float = 1.0

@@ -35,6 +35,8 @@ class StateMetrics(Collector):
             "seglog_spool_disk_bytes": ("Bytes of bodies under way in files.", services.spool.disk),
             "seglog_answer_bytes": ("Bytes of answers under way.", services.memory.held["answers"]),
             "seglog_tails": ("Live tails.", services.tails),
+            "seglog_snapshots": ("Views that reads of several answers go on with.", len(services.snapshots)),
+            "seglog_snapshot_bytes": ("Bytes of deleted files that they keep.", services.snapshots.bytes()),
             "seglog_free_bytes": ("Bytes that are free where the topics are.", services.space.free_bytes()),
             "seglog_unsynced_partitions": ("With records to be synced soon.", services.appends.syncing.unsynced),
             "seglog_unpublished_transactions": (

@@ -1,9 +1,13 @@
 """Bounded reads of a log, for pollers: up to a number of records and bytes at a time, and the next offset.
 
-Both functions read start <= offset < stop of one consistent view; stop defaults to the log's end, and is capped by it.
+Both functions read start <= offset < stop of one consistent view, the present one of a log, or a given one; stop
+defaults to its end, and is capped by it.
 max_records, max_bytes (of keys, values and headers): at least 1; the first record is returned whatever its size. Raises
 OffsetOutOfRange for a start that the log does not hold, also below its lowest offset: what retention deleted is never
 skipped silently. Raises CorruptRecord at a damaged record, after everything before it was returned.
+
+What a view without a lease no longer has ends an answer, and the next one is read from the log's present view. Of a
+given view that raises SnapshotExpired.
 
 Knows no topics and no consumers.
 """
@@ -13,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from seglog.errors import CorruptRecord, InvalidArgument
+from seglog.errors import CorruptRecord, InvalidArgument, SnapshotExpired
+from seglog.log.view import View, at_one_moment
 from seglog.record import HEADER_COST, Record, checked_offset, value_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.log.log import Log
-    from seglog.log.view import View
     from seglog.segment.reader import SegmentReader
 
 LARGE = 1024 * 1024
@@ -41,8 +45,9 @@ class FetchedBatches(NamedTuple):
     next_offset: int
 
 
+@at_one_moment
 def fetch_records(
-    log: Log, start: int, stop: int | None = None, *, max_records: int, max_bytes: int, keep: int | None = None
+    log: Log | View, start: int, stop: int | None = None, *, max_records: int, max_bytes: int, keep: int | None = None
 ) -> FetchedRecords:
     """Read records. keep: bytes to return of a long value, as a `Cut`, which counts completely; None: all."""
     view, stop = _range(log, start, stop, max_records, max_bytes)
@@ -56,15 +61,16 @@ def fetch_records(
             found.append(record)
             if len(found) == max_records:
                 return FetchedRecords(found, record.offset + 1)
-    except CorruptRecord:
+    except (CorruptRecord, SnapshotExpired):
         if not found:
             raise
         return FetchedRecords(found, found[-1].offset + 1)
     return FetchedRecords(found, stop)
 
 
+@at_one_moment
 def fetch_batches(
-    log: Log,
+    log: Log | View,
     start: int,
     stop: int | None = None,
     *,
@@ -89,21 +95,21 @@ def fetch_batches(
                 max_records, max_bytes = max_records - rows, max_bytes - size
                 if rows < batch.num_rows or max_records == 0:
                     return FetchedBatches(found, start)
-    except CorruptRecord:
+    except (CorruptRecord, SnapshotExpired):
         if not found:
             raise
         return FetchedBatches(found, start)
     return FetchedBatches(found, stop)
 
 
-def view_for(log: Log, start: int, stop: int | None = None) -> tuple[View, int]:
+def view_for(log: Log | View, start: int, stop: int | None = None) -> tuple[View, int]:
     """Return the view to read from and the stop within it. Raises OffsetOutOfRange."""
-    view = log._view_from(checked_offset(start, "start"))
+    view = log if isinstance(log, View) else log._view_from(checked_offset(start, "start"))
     end = view.next_offset
     return view, end if stop is None else max(min(checked_offset(stop, "stop"), end), start)
 
 
-def _range(log: Log, start: int, stop: int | None, max_records: int, max_bytes: int) -> tuple[View, int]:
+def _range(log: Log | View, start: int, stop: int | None, max_records: int, max_bytes: int) -> tuple[View, int]:
     """Return the view to read from and the stop within it. Raises what this module promises."""
     for name, limit in (("max_records", max_records), ("max_bytes", max_bytes)):
         if checked_offset(limit, name) < 1:

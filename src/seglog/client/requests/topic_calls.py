@@ -31,6 +31,7 @@ OCTETS = "application/octet-stream"
 NDJSON = "application/x-ndjson"
 ARROW = "application/vnd.apache.arrow.stream"
 _MAX_ONCE = 200
+SNAPSHOT, NEW = "seglog-snapshot", "new"  # a header, and its value for the first page of a range
 MIRROR_SECONDS = 30.0  # that an append waits for copies
 
 
@@ -53,9 +54,13 @@ def _quoted(value: object) -> str:
     return quote(value if isinstance(value, bytes) else str(value), safe="")
 
 
-def fields(*, accept: str | None = None, content: bytes | None = None, once: str | None = None) -> Fields:
+def fields(
+    *, accept: str | None = None, content: bytes | None = None, once: str | None = None, snapshot: str | None = None
+) -> Fields:
     """Return header fields. Raises InvalidArgument for an idempotency key that no header can hold."""
     found: list[tuple[bytes, bytes]] = []
+    if snapshot is not None:
+        found.append((SNAPSHOT.encode(), snapshot.encode()))
     if accept is not None:
         found.append((b"accept", accept.encode()))
     if content is not None:
@@ -275,16 +280,19 @@ def value(name: str, partition: int, offset: int) -> Call[bytes]:
     return Call("GET", path, lambda answer: answer.body, headers=fields(accept=OCTETS))
 
 
-def read_line(name: str, partition: int, start: int) -> Call[tuple[Record, Page]]:
-    """Read the first record from `start` on, its value as `read`, and the page that it would be, without a batch."""
+def read_line(name: str, partition: int, start: int, stop: int, snapshot: str) -> Call[tuple[Record, Page]]:
+    """Read the first record of a range, its value as `read`, and the page that it would be, without a batch."""
     path = topic_path(name, f"/partitions/{partition}/records")
 
     def read(answer: Answer) -> tuple[Record, Page]:
         head = answer.headers
-        page = Page([], int(head["seglog-next-offset"]), head["seglog-log"], int(head["seglog-epoch"]), 0)
-        return record_of(json.loads(answer.body)), page
+        following, epoch = int(head["seglog-next-offset"]), int(head["seglog-epoch"])
+        return record_of(json.loads(answer.body)), Page(
+            [], following, head["seglog-log"], epoch, 0, head.get(SNAPSHOT, "")
+        )
 
-    return Call("GET", target(path, {"start": start, "max_records": 1}), read, headers=fields(accept=NDJSON))
+    query = {"start": start, "stop": stop, "max_records": 1}
+    return Call("GET", target(path, query), read, headers=fields(accept=NDJSON, snapshot=snapshot))
 
 
 def read_range(
@@ -296,8 +304,9 @@ def read_range(
     max_records: int,
     max_bytes: int,
     expose: Expose = "appended",
+    snapshot: str = NEW,
 ) -> Call[Page]:
-    """Read records of a range."""
+    """Read records of a range. snapshot: of the page before."""
     query: dict[str, object] = {
         "start": checked_offset(start, "start"),
         "stop": checked_offset(stop, "stop"),
@@ -312,9 +321,9 @@ def read_range(
 
         head, batches = answer.headers, arrow.batches_of(answer.body)
         following, epoch = int(head["seglog-next-offset"]), int(head["seglog-epoch"])
-        return Page(batches, following, head["seglog-log"], epoch, len(answer.body))
+        return Page(batches, following, head["seglog-log"], epoch, len(answer.body), head.get(SNAPSHOT))
 
-    return Call("GET", path, read, headers=fields(accept=ARROW))
+    return Call("GET", path, read, headers=fields(accept=ARROW, snapshot=snapshot))
 
 
 def fetch(

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from seglog.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge
+from seglog.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge, SnapshotExpired
 from seglog.log.log import Log
 from seglog.log.view import View
 from seglog.record import Record, value_size
 from seglog.server.api.expose import EXPOSE, end_of
 from seglog.server.api.models import Fetch
 from seglog.server.api.operations import Answer, Call, Operation
-from seglog.server.api.parameters import integer, seconds
+from seglog.server.api.parameters import integer, seconds, text
 from seglog.server.api.schemas import BINARY
 from seglog.server.http.answers import NeedsRoom
 from seglog.server.http.bodies import ARROW, IN_JSON, NDJSON, arrow_body, line_of, placed, placed_schema
@@ -42,6 +42,14 @@ from seglog.topic.read_trace import to_json as passages_to_json
 START = integer("start", "The first offset to read; default: the lowest.", least=0)
 STOP = integer("stop", "The offset to end before; default: the log's end.", least=0)
 WAIT = seconds("wait", "If there is no record, wait up to this many seconds for the first.", most=60)
+SNAPSHOT = text(
+    "Seglog-Snapshot",
+    "With `start` and `stop`, for a range of several answers that is to be as it was at the first one: `new`, and with "
+    "each following request the header Seglog-Snapshot of the answer before. SnapshotExpired (410): the range has "
+    "changed, and the server no longer keeps it; begin again.",
+    pattern="(new|[0-9a-f]+[.][0-9]+[.]-?[0-9]*[.][0-9]+[.][0-9a-f]+)",
+    where="header",
+)
 STEP = 500  # records read at a time, before they are converted to lines
 FREE = 1024 * 1024  # bytes read without reserving memory: there are few reading threads
 LINES_ROOM = 3  # times the requested bytes: as read, and twice as many as lines
@@ -91,7 +99,7 @@ class Found(NamedTuple):
         return self.moved
 
 
-def _checked_start(log: Log, start: int | None) -> int:
+def _checked_start(log: Log | View, start: int | None) -> int:
     """Return the start. Raises OffsetOutOfRange also below the lowest offset: loss is never skipped silently."""
     lowest, end = log.lowest_offset, log.next_offset
     if start is None:
@@ -104,27 +112,35 @@ def _checked_start(log: Log, start: int | None) -> int:
 async def _read_range(call: Call) -> Response:
     values, log = call.values, await log_of(call)
     arrow = wanted_media(call, NDJSON, ARROW) == ARROW
-    place = (values["topic"], values["partition"])
-    start = _checked_start(log, values["start"])
-    bounds = _bounds(call, values, arrow)
+    place, wanted = (values["topic"], values["partition"]), values["stop"]
+    bounds, snapshots = _bounds(call, values, arrow), call.services.snapshots
 
     def read(room: int) -> Found:
         end = end_of(log, values["expose"])
-        stop = end if values["stop"] is None else min(values["stop"], end)
-        found = _read_all({place: (log, start, stop)}, bounds, room, arrow=arrow, several=False)
-        return found._replace(state=_state(log))
+        view, start = log.view(), values["start"]
+        if start is not None and wanted is not None:
+            now, view = view, snapshots.view(log, start, wanted, values["Seglog-Snapshot"] or "")
+            end = end if view is now else view.next_offset
+        start, stop = _checked_start(view, start), end if wanted is None else min(wanted, end)
+        found = _read_all({place: (view, start, stop)}, bounds, room, arrow=arrow, several=False)
+        reached, state = found.next_offsets[place], _state(view)
+        if wanted is not None:
+            state["Seglog-Snapshot"] = str(view.snapshot_of(reached, wanted))
+            if reached < stop:
+                snapshots.keep(log, view, reached, wanted)
+        return found._replace(state=state)
 
     found = await wait_for(call, [place], partial(call.read, read, 0), values["wait"])
     headers = {"Seglog-Next-Offset": str(found.next_offsets[place]), **found.state}
     return Response(found.body, headers=headers, media_type=ARROW if arrow else NDJSON)
 
 
-def _state(log: Log) -> dict[str, str]:
-    """Return headers that identify the log and its epoch; call it after reading.
+def _state(view: View) -> dict[str, str]:
+    """Return headers that identify the log and its epoch.
 
     A client that got the same headers with an earlier answer knows that nothing was truncated in between.
     """
-    manifest = log.view().manifest
+    manifest = view.manifest
     return {"Seglog-Log": f"{manifest.log_id:016x}", "Seglog-Epoch": str(manifest.epoch)}
 
 
@@ -151,15 +167,14 @@ def _bounds(call: Call, wanted: Mapping[str, Any], arrow: bool) -> Bounds:
     return Bounds(records, size, limits.shown_bytes, limits.head_bytes, room, most)
 
 
-def _check_room(logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, room: int, *, arrow: bool) -> None:
+def _check_room(logs: Mapping[Partition, tuple[View, int, int]], bounds: Bounds, room: int, *, arrow: bool) -> None:
     """Raise NeedsRoom if the records, as read and as an answer, need more than `room` bytes.
 
     A little is read without reserving memory.
     """
     there = longest = 0
-    for place, (log, start, stop) in logs.items():
+    for place, (view, start, stop) in logs.items():
         if start < stop:
-            view = log.view()
             there += view.span_bytes(start, min(stop, start + bounds.records))
             first = view.span_bytes(start, start + 1)
             if arrow and 2 * first > bounds.most:
@@ -184,7 +199,7 @@ def _too_large(place: Partition, offset: int, size: int, most: int) -> RecordToo
 
 
 def _read_all(
-    logs: Mapping[Partition, tuple[Log, int, int]], bounds: Bounds, room: int, *, arrow: bool, several: bool
+    logs: Mapping[Partition, tuple[View, int, int]], bounds: Bounds, room: int, *, arrow: bool, several: bool
 ) -> Found:
     """Read start .. stop of each log in turn until a limit is reached, and encode it as it will be sent.
 
@@ -195,20 +210,20 @@ def _read_all(
     lines = _Lines(bounds)
     records, size = bounds.records, bounds.size
     reached: dict[Partition, int] = {}
-    for place, (log, start, stop) in logs.items():
+    for place, (view, start, stop) in logs.items():
         reached[place] = start
         if start >= stop or records <= 0 or size <= 0 or lines.full:
             continue
         shown = place if several else None
         if arrow:
             batches, reached[place] = fetch_batches(
-                log, start, stop, max_records=records, max_bytes=size, values="binary"
+                view, start, stop, max_records=records, max_bytes=size, values="binary"
             )
             parts += batches if shown is None else [placed(batch, shown) for batch in batches]
             records -= sum(batch.num_rows for batch in batches)
             size -= sum(batch.nbytes for batch in batches)
         else:
-            reached[place] = lines.read(log, start, stop, shown)
+            reached[place] = lines.read(view, start, stop, shown)
     moved = any(reached[place] > start for place, (_, start, _) in logs.items())
     if arrow:
         return Found(arrow_body(parts, placed_schema() if several else None), reached, moved)
@@ -234,16 +249,16 @@ class _Lines:
         """All lines."""
         return memoryview(self._lines)
 
-    def read(self, log: Log, start: int, stop: int, place: Partition | None) -> int:
+    def read(self, view: View, start: int, stop: int, place: Partition | None) -> int:
         """Add records from `start` to `stop`, at least one; return the next offset. Raises CorruptRecord."""
         position, first = start, True
         while position < stop and (first or not self.full):
             most = min(max(self._records, 1), STEP)
             try:
                 found, after = fetch_records(
-                    log, position, stop, max_records=most, max_bytes=max(self._size, 1), keep=self._shown
+                    view, position, stop, max_records=most, max_bytes=max(self._size, 1), keep=self._shown
                 )
-            except CorruptRecord:
+            except (CorruptRecord, SnapshotExpired):
                 if first:
                     raise
                 return position
@@ -275,7 +290,7 @@ async def _fetch_several(call: Call) -> Response:
 
     def read(room: int) -> Found:
         views = {place: log.view() for place, (log, _) in starts.items()}
-        logs = {place: (log, start, end_of(log, wanted.expose)) for place, (log, start) in starts.items()}
+        logs = {place: (views[place], start, end_of(log, wanted.expose)) for place, (log, start) in starts.items()}
         found = _read_all(logs, bounds, room, arrow=arrow, several=True)
         return found._replace(state=_passages(views, starts, found.next_offsets))
 
@@ -322,7 +337,7 @@ OPERATIONS = (
         _read_range,
         "read",
         {200: RECORDS},
-        (TOPIC, PARTITION.in_path(), START, STOP, MAX_RECORDS, MAX_BYTES, WAIT, EXPOSE),
+        (TOPIC, PARTITION.in_path(), START, STOP, MAX_RECORDS, MAX_BYTES, WAIT, EXPOSE, SNAPSHOT),
     ),
     Operation(
         "POST",

@@ -23,9 +23,10 @@ class Shortage(NamedTuple):
 class Space:
     """Shortages of one server. Thread-safe; a successful write costs one look at an empty dict."""
 
-    def __init__(self, free_bytes: Callable[[], int]) -> None:
-        """free_bytes: returns the free space now."""
+    def __init__(self, free_bytes: Callable[[], int], give_way: Callable[[], None] = lambda: None) -> None:
+        """free_bytes: returns the free space now. give_way: gives up what need not be kept, at each failure."""
         self.free_bytes = free_bytes
+        self._give_way = give_way
         self._guard = threading.Lock()
         self._known: dict[str, Shortage] = {}
 
@@ -33,6 +34,7 @@ class Space:
         """Note a failed write, if it failed for lack of space."""
         if getattr(error, "errno", None) not in FULL:
             return
+        self._give_way()
         with self._guard:
             before = self._known.get(what)
             count = 1 if before is None else before.times + 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from seglog.format.cuts import Cuts
-from seglog.log.history import KNOWN, Trace
+from seglog.format.segment_entry import SegmentEntry
+from seglog.log.history import KNOWN, Snapshot, Trace, files_in
 from seglog.topic.layout.places import Partition, Place
 
 
@@ -16,7 +17,8 @@ class Extent:
     """One segment that holds offsets start .. stop (exclusive), and the bytes of its store.
 
     file: the number of its file, which only grows and is never reused. records: None if not counted; stop - start
-    without gaps. Timestamps in us, None if unknown (the active segment's).
+    without gaps. Timestamps in us, None if unknown (the active segment's). entry: of a log in a directory, by which a
+    task opens the file even if the log has replaced it since.
     """
 
     start: int
@@ -27,6 +29,7 @@ class Extent:
     min_timestamp: int | None = None
     max_timestamp: int | None = None
     dense: bool = True
+    entry: SegmentEntry | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class LogSnapshot:
     """What one partition's log held. next_offset is exclusive; extents are in order. path: a directory, or a URL.
 
     log: the log's identity, hex; epoch: grows with every truncate; initial_offset: the first offset ever assigned.
-    cuts: where it was truncated.
+    cuts: where it was truncated. version: of its manifest; it grows with each change of the segments except appends.
     """
 
     topic: str
@@ -47,6 +50,7 @@ class LogSnapshot:
     epoch: int = 0
     initial_offset: int = 0
     cuts: Cuts = field(default_factory=Cuts)
+    version: int = 0
 
     @property
     def key(self) -> Partition:
@@ -66,6 +70,15 @@ class LogSnapshot:
         """Return what is before an offset; see `seglog.log.view.View.trace_of`."""
         file = KNOWN if self.cuts.is_known_at(offset) else self.file_of(offset - 1)
         return Trace(self.log, self.cuts.epoch_at(offset), file)
+
+    def between(self, start: int, stop: int) -> tuple[Extent, ...]:
+        """Return the extents that hold offsets start .. stop (exclusive)."""
+        return tuple(extent for extent in self.extents if extent.start < stop and extent.stop > start)
+
+    def snapshot_of(self, start: int, stop: int) -> Snapshot:
+        """Return what the offsets start .. stop hold; see `seglog.log.view.View.snapshot_of`."""
+        stores = ((extent.start, extent.stop, extent.file) for extent in self.extents if extent.file != KNOWN)
+        return Snapshot(self.trace_of(stop), self.version, files_in(stores, start, stop))
 
     def file_of(self, offset: int) -> int | None:
         """Return the number of the file whose range contains an offset, None if the log does not reach it.

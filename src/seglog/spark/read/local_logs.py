@@ -6,16 +6,16 @@ The access of planning and tasks to the file system. Decides nothing except by o
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from seglog.config import Expose
-from seglog.errors import InvalidArgument, LogNotFound, LogReplaced, NotALog
+from seglog.errors import InvalidArgument, LogNotFound, LogReplaced, NotALog, SnapshotExpired, StorageError
 from seglog.format.manifest import SegmentEntry
-from seglog.log.log import Log
+from seglog.log.follower import LogFollower
 from seglog.log.opening import open_log, storage_at
 from seglog.log.view import View
 from seglog.spark.option_values import is_archive
@@ -27,8 +27,11 @@ from seglog.topic.layout.places import Place, is_log, topics_at
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seglog.segment.reader import SegmentReader
     from seglog.spark.read.options import Selection
+    from seglog.spark.read.plan import OffsetRange
 
+KEEP_SECONDS = 900.0  # that a plan keeps files after its last task has begun
 OPEN_LOGS = 200  # a follower holds three files; beyond this number logs are reopened for every look
 
 
@@ -111,12 +114,14 @@ class Logs:
     def __init__(self, *, durable: bool = False) -> None:
         """durable: show only what survives power loss."""
         self._expose: Expose = "durable" if durable else "appended"
-        self._open: OrderedDict[str, Log] = OrderedDict()
+        self._open: OrderedDict[str, LogFollower] = OrderedDict()
 
-    def get(self, path: str) -> Log:
+    def get(self, path: str) -> LogFollower:
         """Return the log at a path, opened if necessary; valid until OPEN_LOGS others were requested."""
         if path not in self._open:
-            self._open[path] = open_log(path, mode="r", expose=self._expose)
+            log = open_log(path, mode="r", expose=self._expose)
+            assert isinstance(log, LogFollower)  # noqa: S101 - the kind of this mode
+            self._open[path] = log
             if len(self._open) > OPEN_LOGS:
                 self._open.popitem(last=False)[1].close()
         self._open.move_to_end(path)
@@ -171,6 +176,7 @@ def snapshot_of(view: View, place: Place) -> LogSnapshot:
             active.file,
             end - active.base_offset if active.dense else None,
             dense=active.dense,
+            entry=active,
         )
     )
     return LogSnapshot(
@@ -184,6 +190,7 @@ def snapshot_of(view: View, place: Place) -> LogSnapshot:
         manifest.epoch,
         manifest.config.initial_offset,
         manifest.cuts,
+        manifest.version,
     )
 
 
@@ -197,6 +204,7 @@ def _sealed(entry: SegmentEntry) -> Extent:
         entry.min_timestamp,
         entry.max_timestamp,
         entry.dense,
+        entry,
     )
 
 
@@ -225,6 +233,12 @@ def look_at_those_left(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]
     return found
 
 
+def keep_version(log: LogFollower, version: int) -> None:
+    """Keep the files of a version of a log for KEEP_SECONDS, unless its directory cannot be written to."""
+    with suppress(StorageError):
+        log.keep_version(version, KEEP_SECONDS)
+
+
 class LocalSite(Site):
     """The logs at a path."""
 
@@ -250,7 +264,32 @@ class LocalSite(Site):
 
     def hold(self, place: Place) -> LocalHeld:
         """Return the present state of a log, for reading. Raises the errors of opening it."""
-        return LocalHeld(self._logs.view(place.path), place)
+        view = self._logs.view(place.path)
+        return LocalHeld(snapshot_of(view, place), view.readers)
+
+    def keep(self, snapshots: Sequence[LogSnapshot]) -> bool:
+        """Keep the files of snapshots for KEEP_SECONDS, where the directory can be written to."""
+        for one in snapshots:
+            keep_version(self._logs.get(one.path), one.version)
+        return True
+
+    def hold_planned(self, part: OffsetRange) -> LocalHeld:
+        """Return a planned range, read from the files that it was planned with, and keep them again."""
+        log = self._logs.get(part.path)
+        assert part.snapshot is not None  # noqa: S101 - of a batch
+        trace = part.snapshot.trace
+        keep_version(log, part.snapshot.version)
+        entries = [extent.entry for extent in part.extents if extent.entry is not None]
+        place = Place(part.topic, part.partition, part.path)
+
+        def readers(start: int, stop: int) -> Iterator[SegmentReader]:
+            for entry in entries:
+                try:
+                    yield log.reader_of(entry, stop, trace)
+                except SnapshotExpired as error:
+                    raise error.of(max(start, entry.base_offset), stop) from error.__cause__
+
+        return LocalHeld(snapshot_of(log.view(), place), readers)
 
     def close(self) -> None:
         """Close the logs."""
@@ -258,18 +297,19 @@ class LocalSite(Site):
 
 
 class LocalHeld:
-    """One view of a log, for reading, which keeps the log's files. bytes_read: of stores."""
+    """One state of a log, for reading. bytes_read: of stores."""
 
-    def __init__(self, view: View, place: Place) -> None:
-        self.snapshot = snapshot_of(view, place)
+    def __init__(self, snapshot: LogSnapshot, readers: Callable[[int, int], Iterable[SegmentReader]]) -> None:
+        """readers: returns the segments that hold offsets start .. stop; it keeps their files."""
+        self.snapshot = snapshot
         self.bytes_read = 0
-        self._view = view
+        self._readers = readers
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the records of a range as `site.Held` specifies, one block of the store per batch."""
         from seglog.spark.read.blocks import Blocks  # noqa: PLC0415 - Arrow and the kernels: planning needs neither
 
-        for reader in self._view.readers(start, stop):
+        for reader in self._readers(start, stop):
             blocks = Blocks(reader, start, stop)
             for batch in blocks:
                 yield batch, blocks.next_offset

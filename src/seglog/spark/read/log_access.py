@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seglog.spark.read.options import Selection
+    from seglog.spark.read.plan import OffsetRange
 
 
 class Held(Protocol):
@@ -58,6 +59,20 @@ class Site(Protocol):
 
     def hold(self, place: Place) -> Held:
         """Return the present state of a log, for reading. Raises LogNotFound if it is gone."""
+
+    def keep(self, snapshots: Sequence[LogSnapshot]) -> bool:
+        """Keep what snapshots show for the tasks of a read, for a time that each task prolongs.
+
+        Where that is not possible, a task raises SnapshotExpired for what has changed. Returns False if a log has
+        changed since its snapshot was taken, so that it must be looked at again.
+        """
+
+    def hold_planned(self, part: OffsetRange) -> Held:
+        """Return a planned range as it was when it was planned, for reading; its `snapshot` is the log's present state.
+        Raises LogNotFound if the log is gone.
+
+        Its `batches` raise SnapshotExpired if records of the range were deleted or replaced, and are not kept.
+        """
 
     def close(self) -> None:
         """Release files and connections."""

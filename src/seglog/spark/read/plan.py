@@ -18,6 +18,7 @@ from seglog.spark.read.data_loss import Position
 from seglog.spark.read.pushdown import EVERYTHING, Restriction
 
 if TYPE_CHECKING:
+    from seglog.log.history import Snapshot
     from seglog.spark.read.extents import Extent, LogSnapshot
     from seglog.spark.read.options import ReadOptions
 
@@ -44,7 +45,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets start .. stop (exclusive) of one log; bytes is an estimate. position: as in Share, for `stop`."""
+    """Offsets start .. stop (exclusive) of one log; bytes is an estimate. position: as in Share, for `stop`.
+
+    snapshot, extents: what the range held when it was planned, if it is to be read as it was then.
+    """
 
     topic: str
     partition: int
@@ -53,6 +57,8 @@ class OffsetRange:
     stop: int
     bytes: int
     position: Position
+    snapshot: Snapshot | None = None
+    extents: tuple[Extent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,17 @@ def plan_read(
         options.min_partitions or 1,
     )
     return ReadPlan(ranges, _figures(shares, pieces, len(ranges)))
+
+
+def as_planned(plan: ReadPlan, snapshots: Iterable[LogSnapshot]) -> ReadPlan:
+    """Return the plan with ranges that are read as these snapshots show them, however the logs change meanwhile."""
+    by_path = {one.path: one for one in snapshots}
+    return replace(plan, ranges=[_as_in(by_path[part.path], part) for part in plan.ranges])
+
+
+def _as_in(log: LogSnapshot, part: OffsetRange) -> OffsetRange:
+    snapshot = log.snapshot_of(part.start, part.stop)
+    return replace(part, snapshot=snapshot, extents=log.between(part.start, part.stop))
 
 
 def _pieces(share: Share, restriction: Restriction) -> Iterable[OffsetRange]:

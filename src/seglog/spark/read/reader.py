@@ -21,13 +21,14 @@ from seglog.spark.read import bounds
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.log_access import Site
 from seglog.spark.read.options import ReadOptions
-from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, plan_read
+from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, as_planned, plan_read
 from seglog.spark.read.pushdown import EVERYTHING, LOWEST, Restriction, push
 from seglog.spark.read.sites import site_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LOOKS = 10  # at logs that change all the time; then what was seen last is planned, and not kept
 _LOG = logging.getLogger("seglog.spark")
 
 
@@ -49,10 +50,17 @@ class SeglogReader(DataSourceReader):
         return [RangePartition(part) for part in self.plan().ranges]
 
     def plan(self) -> ReadPlan:
-        """Look at the logs and divide what is to be read; log its figures at level INFO."""
+        """Look at the logs and divide what is to be read; log its figures at level INFO.
+
+        Spark keeps the plan: every action on the DataFrame reads the logs as they are now.
+        """
         with site_of(self.options) as site:
-            shares = shares_of(site, self.options, self.restriction)
-        plan = plan_read(shares, self.options, self.restriction)
+            for _ in range(LOOKS):
+                shares = shares_of(site, self.options, self.restriction)
+                snapshots = [share.snapshot for share in shares]
+                if site.keep(snapshots):
+                    break
+        plan = as_planned(plan_read(shares, self.options, self.restriction), snapshots)
         _LOG.info("planned to read %s: %s", self.options.where, plan.figures)
         return plan
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from seglog.errors import LogNotFound, LogTruncated, OffsetOutOfRange
+from seglog.errors import LogNotFound, LogTruncated, OffsetOutOfRange, SnapshotExpired
 from seglog.spark.read.batches import SparkColumns
 from seglog.spark.read.data_loss import Loss, lost_below, report
 from seglog.spark.read.extents import LogSnapshot
@@ -52,17 +52,30 @@ class RangeScan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Yield the records in offset order.
 
+        Of a planned read: as they were when it was planned. Raises SnapshotExpired if that is no longer possible.
         Raises LogTruncated or OffsetOutOfRange if the log has lost some since planning, LogNotFound if it is gone,
         CorruptRecord for a damaged one. With fail_on_data_loss=False loss is only logged.
         """
         try:
             with self._site:
-                yield from self._read()
+                yield from self._read() if self._part.snapshot is None else self._read_planned()
         except LogNotFound:
             if self._fail:
                 raise
             _LOG.warning("%s: the log is gone; continuing without it", self._place.path)
         keep_loaded()
+
+    def _read_planned(self) -> Iterator[pa.RecordBatch]:
+        """Read as it was planned what no truncate and no retention has removed since."""
+        try:
+            held = self._site.hold_planned(self._part)
+            yield from self._batches(held, *self._still_there(held.snapshot))
+        except SnapshotExpired as error:
+            self._still_there(self._site.hold(self._place).snapshot)
+            if self._fail:
+                raise
+            _LOG.warning("%s; continuing with what exists", error)
+            yield from self._read()
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         """Read from one look at the log, and from the next if the log has changed meanwhile."""
@@ -72,7 +85,7 @@ class RangeScan:
             start, stop = self._still_there(held.snapshot)
             try:
                 yield from self._batches(held, start, stop)
-            except (LogTruncated, OffsetOutOfRange):
+            except (LogTruncated, OffsetOutOfRange, SnapshotExpired):
                 looks = looks + 1 if self._next <= start else 0
                 if looks == LOOKS:
                     raise

@@ -3,8 +3,9 @@
 The only module of Spark's side that uses the client. Needs httpx, so it is imported only with option url. The client
 retries: it waits for a restarting server, and raises ConnectionFailed for one that is gone.
 
-The server reads each page from the log's present state: no lease keeps it from deleting files. Every page names its log
-and epoch; if they differ from the snapshot's, the log must be looked at again.
+A batch read names the snapshot that it was planned with in every page; the server keeps its files for some time. A
+stream reads each page from the log's present state. Every page names its log and epoch; if they differ from the
+snapshot's, the log must be looked at again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 
 from seglog.client import Client
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, LogTruncated, TopicNotFound
+from seglog.log.history import Snapshot
 from seglog.spark.read.batches import BATCH_ROWS
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.spark.read.local_logs import selected
@@ -28,6 +30,7 @@ from seglog.topic.layout.places import Partition, Place
 if TYPE_CHECKING:
     from seglog.client.models import Page, PartitionInfo, PartitionState, SegmentState
     from seglog.client.topic import RemoteTopic
+    from seglog.spark.read.plan import OffsetRange
 
 RETRIES = 8  # about 10 s in total: a restarted server is back by then
 # Spark asks a hundred times a second whether there is anything new; ask a server ten times.
@@ -95,6 +98,21 @@ class RemoteSite(Site):
             info = topic.partition(place.partition)
         return RemoteHeld(topic, _snapshot_of(place, info.segments, info.state, durable=self._durable))
 
+    def keep(self, snapshots: Sequence[LogSnapshot]) -> bool:
+        """Ask the server to keep what snapshots show, as long as tasks ask for it often enough."""
+        kept = [self._keeps(one) for one in snapshots if one.lowest_offset < one.next_offset]
+        return all(kept)
+
+    def _keeps(self, one: LogSnapshot) -> bool:
+        with _gone(one.place):
+            kept = self._client.topic(one.topic)._keep(one.partition, one.lowest_offset, one.next_offset)
+        return kept is None or Snapshot.parse(kept).version == one.version
+
+    def hold_planned(self, part: OffsetRange) -> RemoteHeld:
+        """Return a planned range, read as its snapshot shows it."""
+        held = self.hold(Place(part.topic, part.partition, part.path))
+        return RemoteHeld(held.topic, held.snapshot, "" if part.snapshot is None else str(part.snapshot))
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
@@ -127,17 +145,21 @@ class RemoteSite(Site):
 class RemoteHeld:
     """The state of a server's log at one moment, for reading. bytes_read: of answers."""
 
-    def __init__(self, topic: RemoteTopic, snapshot: LogSnapshot) -> None:
+    def __init__(self, topic: RemoteTopic, snapshot: LogSnapshot, planned: str = "") -> None:
+        """planned: the snapshot of the range that is read, by which the server checks each page; "": the present one's
+        log and epoch are checked here.
+        """
         self.snapshot = snapshot
         self.bytes_read = 0
-        self._topic = topic
+        self.topic = topic
+        self._planned = planned
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the records of a range as the protocol specifies; each page is checked before any of it is yielded."""
         snapshot = self.snapshot
         with _gone(snapshot.place):
-            for page in self._topic.pages(snapshot.partition, start, stop):
-                if (page.log, page.epoch) != (snapshot.log, snapshot.epoch):
+            for page in self.topic._pages(snapshot.partition, start, stop, self._planned):
+                if not self._planned and (page.log, page.epoch) != (snapshot.log, snapshot.epoch):
                     raise LogTruncated(f"{snapshot} ({snapshot.path}) was truncated while it was read")
                 self.bytes_read += page.size
                 yield from _pieces(page)
@@ -197,6 +219,7 @@ def _snapshot_of(
         state.epoch,
         state.initial_offset,
         state.cuts,
+        state.version,
     )
 
 

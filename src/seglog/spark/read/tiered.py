@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from seglog.spark.read.log_access import Held
     from seglog.spark.read.options import Selection
+    from seglog.spark.read.plan import OffsetRange
     from seglog.topic.layout.places import Place
 
 
@@ -109,7 +110,19 @@ class TieredSite(Site):
     def hold(self, place: Place) -> TieredHeld:
         """Return the present state of a log and of the table, for reading."""
         held = self._site.hold(place)
-        return TieredHeld(held, self._extended(held.snapshot), self._stored.get(place.partition))
+        stored, lowest = self._extended(held.snapshot), held.snapshot.lowest_offset
+        return TieredHeld(held, stored, self._stored.get(place.partition), lowest)
+
+    def keep(self, snapshots: Sequence[LogSnapshot]) -> bool:
+        """Keep what the logs have."""
+        return self._site.keep([_of_log(one) for one in snapshots])
+
+    def hold_planned(self, part: OffsetRange) -> TieredHeld:
+        """Return a planned range, for reading: of the table's files and, as it was planned, of the log."""
+        of_log = _of_log_alone(part.extents)
+        held = self._site.hold_planned(replace(part, extents=of_log))
+        lowest = of_log[0].start if of_log else part.stop
+        return TieredHeld(held, self._extended(held.snapshot), self._stored.get(part.partition), lowest)
 
     def close(self) -> None:
         """Release files and connections."""
@@ -141,10 +154,12 @@ class TieredSite(Site):
 class TieredHeld:
     """A log's state at one moment and the table below it, for reading. bytes_read: of the log, so far."""
 
-    def __init__(self, log: Held, snapshot: LogSnapshot, stored: Stored | None) -> None:
+    def __init__(self, log: Held, snapshot: LogSnapshot, stored: Stored | None, lowest: int) -> None:
+        """lowest: the offset from which the log is read."""
         self.snapshot = snapshot
         self._log = log
         self._stored = stored
+        self._lowest = lowest
 
     @property
     def bytes_read(self) -> int:
@@ -153,12 +168,23 @@ class TieredHeld:
 
     def batches(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the records of a range as `log_access.Held` specifies: first the table's, then the log's."""
-        lowest = self._log.snapshot.lowest_offset
+        lowest = self._lowest
         if self._stored is not None and start < lowest:
             for batch in self._stored.rows(start, min(stop, lowest)):
                 yield batch, int(batch.column("offset")[-1].as_py()) + 1
         if stop > lowest:
             yield from self._log.batches(max(start, lowest), stop)
+
+
+def _of_log_alone(extents: tuple[Extent, ...]) -> tuple[Extent, ...]:
+    return tuple(extent for extent in extents if extent.file != KNOWN)
+
+
+def _of_log(snapshot: LogSnapshot) -> LogSnapshot:
+    """Return a snapshot without what only the table has."""
+    extents = _of_log_alone(snapshot.extents)
+    lowest = max(snapshot.lowest_offset, extents[0].start) if extents else snapshot.next_offset
+    return replace(snapshot, extents=extents, lowest_offset=lowest)
 
 
 def _load(table: str, catalog: dict[str, str] | None) -> dict[int, Stored]:
