@@ -76,11 +76,11 @@ def pages(
         if page.snapshot is None and (snapshot or page.next_offset < stop):  # an older server: look whether it changed
             info = yield from retrying(topic_calls.partition(topic, partition), retries)
             if not snapshot:  # begin again: it may have changed since the first page
-                snapshot = str(info.snapshot_of(start, stop))
+                snapshot = str(info._snapshot_of(start, stop))
                 continue
-            if not Snapshot.parse(snapshot).holds(info.snapshot_of(start, stop)):
+            if not Snapshot.parse(snapshot).holds(info._snapshot_of(start, stop)):
                 raise SnapshotExpired(start, stop, f"partition {partition} of topic {topic!r}")
-            page = page._replace(snapshot=str(info.snapshot_of(page.next_offset, stop)))
+            page = page._replace(snapshot=str(info._snapshot_of(page.next_offset, stop)))
         yield Emit(page)
         if page.next_offset <= start:  # the end, which is before `stop`
             return

@@ -115,8 +115,8 @@ class PartitionInfo(NamedTuple):
     state: PartitionState
     segments: tuple[SegmentState, ...]
 
-    def snapshot_of(self, start: int, stop: int) -> Snapshot:
-        """Return what the offsets start..stop hold; as `seglog.log.view.View.snapshot_of`."""
+    def _snapshot_of(self, start: int, stop: int) -> Snapshot:
+        """Return what the offsets start..stop hold; as `seglog.log.view.View._snapshot_of`."""
         state, sealed, active = self.state, self.segments[:-1], self.segments[-1]
         stores = [
             *((one.base_offset, one.next_offset, one.file) for one in sealed),

@@ -236,14 +236,14 @@ class LogFollower(Log):
     def _hold_oldest(self) -> None:
         self._lease.hold(self._views.oldest_version() or 0)
 
-    def keep_version(self, version: int, seconds: float) -> None:
+    def _keep_version(self, version: int, seconds: float) -> None:
         """Keep the files of a manifest's version for some seconds, also after this log is closed; see `leases`.
 
         Raises StorageError if the directory cannot be written to.
         """
         keep_version(self._storage, version, system_clock() + int(seconds * 1_000_000))
 
-    def reader_of(self, entry: SegmentEntry, stop: int, trace: Trace) -> SegmentReader:
+    def _reader_of(self, entry: SegmentEntry, stop: int, trace: Trace) -> SegmentReader:
         """Return the reader of a segment as an earlier manifest names it, which the log may have replaced since.
 
         Args:

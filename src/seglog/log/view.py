@@ -218,7 +218,7 @@ class View:
             file = self.file_of(last) if last >= self.lowest_offset else None
         return Trace(f"{self.manifest.log_id:016x}", cuts.epoch_at(offset), file)
 
-    def snapshot_of(self, start: int, stop: int) -> Snapshot:
+    def _snapshot_of(self, start: int, stop: int) -> Snapshot:
         """Return what the offsets start..stop hold in this view; see `Snapshot`."""
         segments = self.manifest.segments
         ours = segments[segments.find(start) : segments.find(stop) + 1]

@@ -125,7 +125,7 @@ async def _read_range(call: Call) -> Response:
         found = _read_all({place: (view, start, stop)}, bounds, room, arrow=arrow, several=False)
         reached, state = found.next_offsets[place], _state(view)
         if wanted is not None:
-            state["Seglog-Snapshot"] = str(view.snapshot_of(reached, wanted))
+            state["Seglog-Snapshot"] = str(view._snapshot_of(reached, wanted))
             if reached < stop:
                 snapshots.keep(log, view, reached, wanted)
         return found._replace(state=state)

@@ -91,14 +91,14 @@ class Snapshots:
             kept = self._kept.get((now.manifest.log_id, snapshot.version))
         if kept is not None and snapshot.trace.log == f"{now.manifest.log_id:016x}":
             return kept.view
-        if stop > now.next_offset or start < now.lowest_offset or not snapshot.holds(now.snapshot_of(start, stop)):
+        if stop > now.next_offset or start < now.lowest_offset or not snapshot.holds(now._snapshot_of(start, stop)):
             self._unnamed.pop(range_, None)
             raise SnapshotExpired(start, stop, log.path)
         return now
 
     def keep(self, log: Log, view: View, start: int, stop: int) -> None:
         """Keep a view for the next page, of the range start..stop."""
-        token = str(view.snapshot_of(start, stop))
+        token = str(view._snapshot_of(start, stop))
         log_id, version = view.manifest.log_id, view.manifest.version
         with self._guard:
             if (log_id, version) not in self._kept:  # the log has changed: now older views may keep files

@@ -76,7 +76,7 @@ class LogSnapshot:
         return tuple(extent for extent in self.extents if extent.start < stop and extent.stop > start)
 
     def snapshot_of(self, start: int, stop: int) -> Snapshot:
-        """Return what the offsets start .. stop hold; see `seglog.log.view.View.snapshot_of`."""
+        """Return what the offsets start .. stop hold; see `seglog.log.view.View._snapshot_of`."""
         stores = ((extent.start, extent.stop, extent.file) for extent in self.extents if extent.file != KNOWN)
         return Snapshot(self.trace_of(stop), self.version, files_in(stores, start, stop))
 

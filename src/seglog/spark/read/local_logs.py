@@ -236,7 +236,7 @@ def look_at_those_left(logs: Logs, wanted: Sequence[Place]) -> list[LogSnapshot]
 def keep_version(log: LogFollower, version: int) -> None:
     """Keep the files of a version of a log for KEEP_SECONDS, unless its directory cannot be written to."""
     with suppress(StorageError):
-        log.keep_version(version, KEEP_SECONDS)
+        log._keep_version(version, KEEP_SECONDS)
 
 
 class LocalSite(Site):
@@ -285,7 +285,7 @@ class LocalSite(Site):
         def readers(start: int, stop: int) -> Iterator[SegmentReader]:
             for entry in entries:
                 try:
-                    yield log.reader_of(entry, stop, trace)
+                    yield log._reader_of(entry, stop, trace)
                 except SnapshotExpired as error:
                     raise error.of(max(start, entry.base_offset), stop) from error.__cause__
 
