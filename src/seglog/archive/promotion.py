@@ -165,7 +165,7 @@ def _known(target: Storage, clock: Clock) -> Fetched | None:
     if read_manifest(target) is None:
         return None
     with open_log(target, mode="r", clock=clock) as log:
-        return fetch_from(log, None, 0)
+        return fetch_from(log.view(), None, 0)
 
 
 def _shared(ours: Lineage, archived: Log) -> int:
@@ -196,7 +196,7 @@ class _UpTo:
 
     def fetch(self, offset: int | None, most: int = FETCH_BYTES, held: Held | None = None) -> Fetched:  # noqa: ARG002 - an archive has no appends that wait
         """Return history and records; see LogSource.fetch."""
-        found, known = fetch_from(self._archived, offset, most, stop=self._stop), self._known
+        found, known = fetch_from(self._archived.view(), offset, most, stop=self._stop), self._known
         start = min(found.lineage.start, known.lineage.start)
         lineage = replace(known.lineage, start=start, end=self._stop)
         return found._replace(lineage=lineage, config=known.config, published=known.published)

@@ -125,6 +125,15 @@ def shared_offset(copy: Lineage, source: Lineage) -> int | None:
 _RESTART = "restart=True (--restart) deletes what {} holds and does not share with its source, and copies again"
 
 
+def put_back(offset: int, target: str, path: str) -> CopyDiverged:
+    """Return the error for a copy whose source has the same epochs, but another record at an offset."""
+    return CopyDiverged(
+        f"{target} and {path} hold different records at offset {offset}, perhaps also before it, as if {path} was put "
+        f"back to an earlier state and then went on. `seglog diff {target} {path}` shows what {path} lacks. "
+        f"{_RESTART.format(target)}"
+    )
+
+
 def _objection(copy: Lineage, source: Lineage, target: str, path: str) -> str | None:
     """Return why the source is another log, or an earlier or unsure state of it; None if it is not."""
     if copy.log_id != source.log_id:

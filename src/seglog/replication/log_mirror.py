@@ -1,8 +1,9 @@
 """Copy one log: follow its cuts, append its records, take its settings, pin its tombstones.
 
 A round is: fetch history and records from one view of the source; decide where the copy continues (`lineage`); take the
-source's history; append, sync, and move the pin. The position of a copy is its own `next_offset` with the history in
-its manifest, so a round may be interrupted anywhere and is repeated.
+source's history; check that the records before are the same (`sameness`); append, sync, and move the pin. The position
+of a copy is its own `next_offset` with the history in its manifest, so a round may be interrupted anywhere and is
+repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from seglog.format.manifest import Manifest, Role
 from seglog.log.copied import CopyWriter
 from seglog.log.log import Log
 from seglog.log.opening import Home, Seed, open_copy
-from seglog.replication.lineage import Lineage, continue_at, history_of, shared_offset
+from seglog.replication.lineage import Lineage, continue_at, history_of, put_back, shared_offset
+from seglog.replication.sameness import first_difference
 from seglog.replication.source import Held
 from seglog.storage import Storage
 
@@ -105,13 +107,16 @@ class LogMirror:
     def _begin(self, first: Fetched) -> None:
         """Check that the copy can follow, before anything is pinned or deleted."""
         self._reconcile(first)
+        offset = self.position
+        is_new = offset == self._writer.manifest.start
+        if not is_new:
+            fetched = self.source.fetch(offset, 1)
+            is_new = self._compare(fetched)
         if not self._pins:
             return
         self._note_held()  # the opening has synced what it found
-        copy, offset = self._writer.manifest.role.copy, self.position
-        is_new = offset == self._writer.manifest.start
-        if not is_new and not self.source.pinned(copy):
-            self._check_unpinned(self.source.fetch(offset, 1), offset)
+        if not is_new and not self.source.pinned(self._writer.manifest.role.copy):
+            self._check_unpinned(fetched, offset)
         self._note_held()
         self._move_pin(now=True)
 
@@ -163,7 +168,7 @@ class LogMirror:
         try:
             while copied < most:
                 fetched = self._fetch_next()
-                if self._reconcile(fetched):
+                if self._reconcile(fetched) or self._compare(fetched):
                     continue  # the records were requested from another offset
                 for records in fetched.records:
                     writer.append(records)
@@ -233,6 +238,21 @@ class LogMirror:
         else:
             self._writer.take(**history)
         return offset != ours.end
+
+    def _compare(self, fetched: Fetched) -> bool:
+        """Check that both hold the same records before the copy's position; return whether the copy was emptied.
+
+        They do not if the source was put back to an earlier state without a new epoch.
+
+        Raises:
+            CopyDiverged: If a record differs, unless the copy may start over.
+        """
+        offset = first_difference(self._writer.log.view(), fetched.before)
+        if offset is None:
+            return False
+        if self._restart:
+            return self._start_over(fetched.lineage)
+        raise put_back(offset, self.path, self.source.name)
 
     def _start_over(self, theirs: Lineage) -> bool:
         """Delete everything that the copy holds, and begin at the source's first record."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -19,6 +20,7 @@ from seglog.log.opening import open_log
 from seglog.log.pins import Pin
 from seglog.log.view import View
 from seglog.replication.lineage import Lineage
+from seglog.replication.sameness import Digests, digests_before
 from seglog.segment.reader import SegmentReader
 from seglog.storage import Storage
 
@@ -31,7 +33,8 @@ class Fetched(NamedTuple):
     records: from the requested offset on, up to the requested size; none if the source does not hold that offset.
     complete: they include the last record before lineage.end. published: the last batch of each query. compacted:
     compaction may have removed records and tombstones after the requested offset. records_left, bytes_left: after that
-    offset, estimated.
+    offset, estimated. before: digests of the last records before it (see `sameness`); none from a server of an earlier
+    version.
     """
 
     lineage: Lineage
@@ -42,6 +45,7 @@ class Fetched(NamedTuple):
     compacted: bool
     records_left: int
     bytes_left: int
+    before: Digests
 
 
 class Held(NamedTuple):
@@ -109,6 +113,7 @@ class LocalSource:
         self._log = open_log(place, mode="r", clock=clock)
         self.name = self._log.path
         self._reported: Held | None = None
+        self._compared: tuple[weakref.ref[View], int | None] | None = None  # of the last answer
 
     def fetch(self, offset: int | None, most: int = FETCH_BYTES, held: Held | None = None) -> Fetched:
         """Return history and records; see LogSource.fetch."""
@@ -116,7 +121,10 @@ class LocalSource:
             with suppress(OffsetOutOfRange):  # it was cut just now: the copy follows, and reports again
                 note_copy(self._log, held, durable=False)
             self._reported = held
-        return fetch_from(self._log, offset, most)
+        view = self._log.view()
+        state = (weakref.ref(view), offset)
+        is_idle, self._compared = state == self._compared, state
+        return fetch_from(view, offset, most, is_idle=is_idle)
 
     def pin(self, held: Held) -> None:
         """Store the position of a copy; see LogSource.pin."""
@@ -136,23 +144,42 @@ class LocalSource:
         self._log.close()
 
 
-def fetch_from(log: Log, offset: int | None, most: int, *, skip: int | None = None, stop: int | None = None) -> Fetched:
-    """Return the history of an open log and records from `offset` on, of one view.
+def fetch_from(
+    view: View,
+    offset: int | None,
+    most: int,
+    *,
+    skip: int | None = None,
+    stop: int | None = None,
+    is_idle: bool = False,
+) -> Fetched:
+    """Return the history of a log and records from `offset` on, of one view.
 
     stop: the first offset not to return; complete then means: all records before it. None: the log's end.
     skip: bytes of the first record to omit; then, and with 0, that record may be incomplete. None: it is complete.
+    is_idle: omit the digests unless there are records.
     """
-    view = log.view()
     lineage = Lineage.of(view)
     records: list[EncodedRecords] = []
+    before: Digests = {}
     complete, compacted, counted, left = False, False, 0, 0
     if offset is not None and lineage.start <= offset <= lineage.end:
         complete = _read(view, offset, most, records, skip, stop)
         counted = view.records_from(offset)
         compacted = any(not entry.dense and (entry.next_offset or 0) > offset for entry in view.manifest.segments)
         left = bytes_from(view, offset)
+        if not skip and not (is_idle and not records):
+            before = digests_before(view, offset)
     return Fetched(
-        lineage, view.manifest.config, dict(view.manifest.published), records, complete, compacted, counted, left
+        lineage,
+        view.manifest.config,
+        dict(view.manifest.published),
+        records,
+        complete,
+        compacted,
+        counted,
+        left,
+        before,
     )
 
 

@@ -31,6 +31,7 @@ def encode(fetched: Fetched, *, pinned: bool) -> bytes:
         "compacted": fetched.compacted,
         "records_left": fetched.records_left,
         "bytes_left": fetched.bytes_left,
+        "before": [[offset, f"{digest:016x}"] for offset, digest in fetched.before.items()],
         "pinned": pinned,
         "parts": [
             {
@@ -60,6 +61,7 @@ def decode(body: bytes, url: str) -> tuple[Fetched, bool]:
             bool(header["compacted"]),
             int(header["records_left"]),
             int(header["bytes_left"]),
+            {int(offset): int(digest, 16) for offset, digest in header.get("before", ())},
         )
         return fetched, bool(header["pinned"])
     except (*UNREADABLE, struct.error) as error:

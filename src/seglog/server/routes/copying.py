@@ -49,7 +49,7 @@ async def _fetch(call: Call, find: Callable[[Call], Awaitable[Log]]) -> Response
             with suppress(OffsetOutOfRange):  # the log was cut just now: the copy follows, and reports again
                 note_copy(log, held, durable=False)
                 call.services.mirroring.look()
-        fetched = fetch_from(log, values["offset"], most, skip=values["skip"] or 0)
+        fetched = fetch_from(log.view(), values["offset"], most, skip=values["skip"] or 0)
         copy = values["copy"]
         return wire.encode(fetched, pinned=copy is not None and pin_name(copy) in log.pins)
 
