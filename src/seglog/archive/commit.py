@@ -16,10 +16,13 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh64_hexdigest
 
-from seglog.errors import CorruptLog, FormatVersionError
+from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument
 from seglog.format.foreign import UNREADABLE
+from seglog.topic.layout.names import checked_directory_name
+from seglog.topic.layout.root import OFFSETS, PRODUCERS
 
 VERSION = 1
+OWN = (OFFSETS, PRODUCERS)  # logs of a broker beside its topics
 
 
 class Piece(NamedTuple):
@@ -107,7 +110,13 @@ def _log_values(log: ArchivedLog) -> dict[str, Any]:
 
 
 def decode(data: bytes, path: str) -> Commit:
-    """Decode a commit. CorruptLog if it is damaged, FormatVersionError if a newer version wrote it."""
+    """Decode a commit.
+
+    Raises:
+        CorruptLog: If it is damaged.
+        FormatVersionError: If a newer version wrote it.
+        InvalidArgument: If it names a topic or log that is no directory inside the archived one.
+    """
     line, _, rest = data.partition(b"\n")
     if rest != b'{"check":"%s"}\n' % xxh64_hexdigest(line).encode():
         raise CorruptLog(f"{path}: the commit is damaged or cut short; nothing was changed")
@@ -118,7 +127,7 @@ def decode(data: bytes, path: str) -> Commit:
                 f"{path}: archive format version {values['format']}; this seglog reads version {VERSION}. Install a "
                 "newer seglog; nothing was changed"
             )
-        return Commit(
+        found = Commit(
             number=values["number"],
             term=values["term"],
             owner=values["owner"],
@@ -134,6 +143,21 @@ def decode(data: bytes, path: str) -> Commit:
         raise FormatVersionError(
             f"{path}: the commit contains what this version of seglog does not know ({error}); install a newer seglog"
         ) from error
+    _check_names(found, path)
+    return found
+
+
+def _check_names(found: Commit, path: str) -> None:
+    """Raise InvalidArgument for a name of a topic or log that must not become a path."""
+    for name in found.topics:
+        if name:
+            checked_directory_name(name, path)
+    for name in (*found.logs, *found.pending):
+        topic, _, partition = name.rpartition("/")
+        if topic:
+            checked_directory_name(topic, path)
+        if name not in ("", *OWN) and not (partition.isascii() and partition.isdecimal()):
+            raise InvalidArgument(f"{path} names a log {name!r}, which is none of a topic; nothing was changed")
 
 
 def _log(values: dict[str, Any]) -> ArchivedLog:

@@ -19,6 +19,7 @@ from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import deletion
 from seglog.topic.layout import description as topic_json
 from seglog.topic.layout.description import Description
+from seglog.topic.layout.names import checked_directory_name
 from seglog.topic.layout.places import Partition
 from seglog.topic.layout.root import OFFSETS, lock_to_write
 
@@ -113,6 +114,8 @@ class BrokerMirror:
 
     def _follow_topics(self) -> None:
         theirs = self._source.topics()
+        for name in theirs:
+            checked_directory_name(name, self._source.name)
         ours = {name: self._description_of(name) for name in topic_json.below(self._target)}
         if ours and not theirs and self.groups is None:
             raise CopyDiverged(

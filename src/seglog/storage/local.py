@@ -16,6 +16,7 @@ from weakref import WeakSet
 from seglog.errors import InvalidArgument, NotALog
 from seglog.storage.base import doomed_name
 from seglog.storage.descriptors import open_file, open_urgently, with_descriptors
+from seglog.storage.inside import inside
 from seglog.storage.local_file import LocalFile
 from seglog.storage.system_calls import close_descriptor, errors_naming, pwrite_rest, storage_error, sync_descriptor
 from seglog.uncopied import Uncopied
@@ -103,7 +104,7 @@ class LocalStorage:
         self.path = str(self._root)
 
     def _at(self, name: str) -> str:
-        return f"{self.path}/{name}" if name else self.path
+        return inside(self.path, name)
 
     @property
     def enclosing(self) -> LocalStorage | None:
@@ -125,7 +126,7 @@ class LocalStorage:
         """Create missing directories, and sync every directory that got a new name."""
         if _is_directory(self.path) and self._is_empty():
             self._sync_own_name()
-        for directory in [self._root, *(self._root / name for name in directories)]:
+        for directory in [self._root, *(Path(self._at(name)) for name in directories)]:
             self._make_one(directory)
 
     def _is_empty(self) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from seglog.storage.base import File, Lock, Storage, doomed_name
+from seglog.storage.inside import inside
 from seglog.storage.local import LocalStorage
 
 
@@ -17,14 +18,14 @@ class Subdirectory:
 
     def __init__(self, outer: Storage, directory: str, *, locked: object = None) -> None:
         self.locked = locked
-        self.path = f"{outer.path}/{directory}"
+        self.path = inside(outer.path, directory)
         self._outer: Storage = outer
         self._directory = directory
         if isinstance(outer, Subdirectory):  # a partition of a topic of a broker also takes only one step
             self._outer, self._directory = outer._outer, outer._at(directory)
 
     def _at(self, name: str) -> str:
-        return f"{self._directory}/{name}" if name else self._directory
+        return inside(self._directory, name)
 
     @property
     def is_link(self) -> bool:

@@ -1,5 +1,8 @@
 """Names of topics, and of members: valid as directory names on every system, and safe in a URL. Names of groups.
 
+A name from outside becomes a path only after a check here: `checked_name` where a topic is addressed or created,
+`checked_directory_name` where a leader or an archive lists what it has. `storage.inside` refuses what passes by them.
+
 The name of a group is only text in a log, and percent-encoded in a URL: it may be what Kafka's clients use.
 
 A new topic must not have the name of a file or directory of a log, a topic or a broker: readers of the directory around
@@ -16,9 +19,11 @@ from seglog.format import filename
 
 MAX_NAME = 200
 MAX_GROUP_NAME = 255
+MAX_DIRECTORY_NAME = 255  # bytes, of the usual file systems
 GROUP_NAME = r"[^\x00-\x1f\x7f-\x9f.][^\x00-\x1f\x7f-\x9f]*"
 """The pattern of a group's name: no control characters, and no "." at its start: URLs give "." and ".." a meaning."""
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
+_DIRECTORY = re.compile(r"[^\x00-\x1f\x7f/\\.\ud800-\udfff][^\x00-\x1f\x7f/\\\ud800-\udfff]*")
 _GROUP = re.compile(GROUP_NAME)
 _HALF = re.compile(r"[\ud800-\udfff]")  # of a character: Python's strings may have it, UTF-8 has not
 
@@ -42,6 +47,22 @@ def checked_name(name: object, what: str) -> str:
         raise InvalidArgument(
             f"{shown!r} cannot be the name of a {what}: use 1 to {MAX_NAME} of A-Z a-z 0-9 . _ - "
             'that do not start with "."'
+        )
+    return name
+
+
+def checked_directory_name(name: object, source: str) -> str:
+    """Return the name of a topic's directory that a leader or an archive names, before a path is made of it.
+
+    It may be one that no new topic gets, because older directories keep theirs. source: who names it, for the error.
+
+    Raises:
+        InvalidArgument: If it is not the name of one directory, or begins with ".", as seglog's own do.
+    """
+    if not isinstance(name, str) or _DIRECTORY.fullmatch(name) is None or len(name.encode()) > MAX_DIRECTORY_NAME:
+        raise InvalidArgument(
+            f"{source} names a topic {str(name)[:MAX_NAME]!r}, which is not the name of a directory; nothing was "
+            "changed. It is damaged, or was made to write outside of the target"
         )
     return name
 
