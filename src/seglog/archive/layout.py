@@ -42,9 +42,9 @@ def tail_key(log_id: int, entry: SegmentEntry, term: int, start: int) -> str:
     return f"{LOGS}{log_id:016x}/{entry.base_offset:020d}-{entry.file}-t{term}-{start}-{secrets.token_hex(6)}.tail"
 
 
-def segments_key(log_id: int, version: int, term: int) -> str:
-    """Return a new key for a log's list of segments."""
-    return f"{LOGS}{log_id:016x}/{version:020d}-t{term}-{secrets.token_hex(6)}.segments"
+def segments_key(log_id: int, number: int, term: int) -> str:
+    """Return a new key for a log's list of segments. number: of the commit that will name it first."""
+    return f"{LOGS}{log_id:016x}/{number:020d}-t{term}-{secrets.token_hex(6)}.segments"
 
 
 def retired_key(term: int) -> str:

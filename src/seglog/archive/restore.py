@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +21,7 @@ from xxhash import xxh64_hexdigest
 from seglog.archive.commit import ArchivedLog
 from seglog.archive.lineage import FILE_NAME as LINEAGE
 from seglog.archive.lineage import Lineage
+from seglog.archive.newer import missing_commits, newer_objects
 from seglog.archive.objects import ObjectStore
 from seglog.archive.segments import ArchivedSegments
 from seglog.archive.storage import ArchiveStorage
@@ -61,6 +62,9 @@ class RestoreReport:
 
     Attributes:
         commit: Number of the commit that was restored.
+        written: When it was written, in us, by the writer's clock.
+        offsets: By log, "" for a standalone one, the offset before which its records were restored.
+        warnings: Signs that the archive held a later state: missing commits, objects that are newer than the commit.
         logs: Number of logs.
         segments: Number of segments with records.
         records: Sum of next offset minus lowest offset of all logs.
@@ -69,6 +73,9 @@ class RestoreReport:
     """
 
     commit: int
+    written: int = 0
+    offsets: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     logs: int = 0
     segments: int = 0
     records: int = 0
@@ -78,6 +85,9 @@ class RestoreReport:
     def __add__(self, other: RestoreReport) -> RestoreReport:
         return RestoreReport(
             commit=self.commit,
+            written=self.written,
+            offsets=self.offsets | other.offsets,
+            warnings=self.warnings,
             logs=self.logs + other.logs,
             segments=self.segments + other.segments,
             records=self.records + other.records,
@@ -116,7 +126,7 @@ def restore(
     if to_offset is not None and (to_time is not None or source.commit.kind != "log"):
         raise InvalidArgument("a restore to an offset is for the archive of one log; for a topic use a time")
     root, commit = place.storage(), source.commit
-    report = RestoreReport(commit=commit.number)
+    report = RestoreReport(commit=commit.number, written=commit.written, warnings=_signs_of_later(source))
     total = sum(_size(source, name) for name in commit.logs)
     done = _Counter(progress, total)
     for name in commit.logs:
@@ -130,6 +140,20 @@ def restore(
         Lineage(store.url, {commit.owner: commit.number}).write(root)
     place.finish()
     return report
+
+
+def _signs_of_later(source: ArchiveStorage) -> tuple[str, ...]:
+    """Return what shows that the archive held a later state than its newest commit, as lines for people."""
+    missing = [
+        f"commit {number} is missing, and seglog deletes none but the oldest" for number in missing_commits(source)
+    ]
+    newer = [
+        f"{name or 'the log'}: the archive holds {found.objects} newer objects that no commit names, of records up to "
+        f"offset {found.offset} at least; the commit ends at {source.commit.logs[name].next_offset}. A later commit "
+        "was deleted, or a round of the archiver was interrupted"
+        for name, found in newer_objects(source).items()
+    ]
+    return (*missing, *newer)
 
 
 def _size(source: ArchiveStorage, name: str) -> int:
@@ -200,6 +224,7 @@ class _LogRestore:
         self, source: ArchiveStorage, name: str, target: Storage, end: int | None, done: Callable[[int], None]
     ) -> None:
         """end: offset to cut the log at, None for all of it."""
+        self._name = name
         self._store = source.store
         self._path = source.path
         self._archived: ArchivedSegments = source.archived(name)
@@ -222,11 +247,13 @@ class _LogRestore:
         tail = self._bring_tail() if self._is_wanted(self._archived.manifest.active) else None
         sealed = (*wanted, tail) if tail is not None else tuple(wanted)
         self._install(sealed)
+        next_offset = self._log.next_offset if self._end is None else self._end
         return RestoreReport(
             commit=self._commit,
+            offsets={self._name: next_offset},
             logs=1,
             segments=len(sealed),
-            records=(self._log.next_offset if self._end is None else self._end) - self._archived.manifest.start,
+            records=next_offset - self._archived.manifest.start,
             bytes=self._bytes,
             kept=self._kept,
         )

@@ -17,7 +17,7 @@ from seglog.cli.stopping import on_signals
 from seglog.extras import how_to_install
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
-from seglog.terminal.units import format_count, format_size, parse_duration, parse_moment, typed_duration
+from seglog.terminal.units import format_count, format_size, format_time, parse_duration, parse_moment, typed_duration
 
 if TYPE_CHECKING:
     from seglog.archive.archiver import Archiver
@@ -39,6 +39,7 @@ before its first one with that timestamp or a later one."""
 
 
 POLL_SECONDS = 0.2
+MOST_LOGS = 100  # whose offsets a restore prints
 
 
 def _archive(args: Args) -> int:
@@ -139,9 +140,16 @@ def _restore(args: Args) -> int:
         output.say_json(asdict(done))
     else:
         output.say(
-            f"commit {done.commit}: {format_count(done.logs, 'log')}, {format_count(done.records, 'record')}, "
-            f"{format_count(done.segments, 'segment')}; {format_size(done.bytes)} downloaded to {args.target}"
+            f"commit {done.commit} of {format_time(done.written, precise=False)}: {format_count(done.logs, 'log')}, "
+            f"{format_count(done.records, 'record')}, {format_count(done.segments, 'segment')}; "
+            f"{format_size(done.bytes)} downloaded to {args.target}"
         )
+        for name, offset in list(done.offsets.items())[:MOST_LOGS]:
+            output.say(f"{name or 'the log'}: up to offset {offset}")
+        if len(done.offsets) > MOST_LOGS:
+            output.say(f"and {format_count(len(done.offsets) - MOST_LOGS, 'other log')}; --json shows them")
+        for warning in done.warnings:
+            output.note(f"warning: {warning}")
     return Exit.OK
 
 
