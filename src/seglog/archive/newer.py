@@ -1,6 +1,6 @@
 """Find what an archive holds beyond its newest commit: signs that later commits were deleted.
 
-Only the oldest commits are ever deleted by a writer. If somebody deletes the newest one, the one before is a complete,
+Only the oldest commits are ever deleted by a writer. If the newest one is gone, the one before is a complete,
 earlier state. The objects that the later commits named are still there; their keys show that they are later.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,6 +36,13 @@ def _headers(batch: pa.RecordBatch) -> Iterable[Headers]:
     if column is None or not len(column.flatten()):  # most records have none, and checking each would dominate the cost
         return repeat(())
     return [tuple((one["key"], one["value"]) for one in row or ()) for row in column.to_pylist()]
+
+
+def plain_rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows as dicts whose timestamps are ints (us): a datetime has no year after 9999, a record may have."""
+    index = table.schema.get_field_index("timestamp")
+    rows: list[dict[str, Any]] = table.set_column(index, "timestamp", table.column(index).cast(pa.int64())).to_pylist()
+    return rows
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:

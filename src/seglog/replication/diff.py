@@ -193,7 +193,9 @@ def _compare(name: str, one: Comparable, other: Comparable, found: _Findings) ->
 
 
 def _compare_records(name: str, tables: tuple[pa.Table, pa.Table], found: _Findings, *, keyed: bool) -> None:
-    rows = [{row["offset"]: row for row in table.to_pylist()} for table in tables]
+    from seglog.arrow.to_records import plain_rows  # noqa: PLC0415 - pyarrow loads when first used
+
+    rows = [{row["offset"]: row for row in plain_rows(table)} for table in tables]
     for offset in sorted({*rows[0], *rows[1]}):
         ours, theirs = rows[0].get(offset), rows[1].get(offset)
         if ours is not None and theirs is not None:

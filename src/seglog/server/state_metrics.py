@@ -13,6 +13,7 @@ from seglog.errors import SeglogError
 
 if TYPE_CHECKING:
     from seglog.server.services import Services
+    from seglog.table.background import BackgroundTables
 
 MOST_GROUP_SERIES = 2000  # clients choose group names, and each series costs memory, also in Prometheus
 
@@ -51,6 +52,7 @@ class StateMetrics(Collector):
             gauges["seglog_archive_stopped"] = ("1 if it has stopped.", int(services.archiving.failure is not None))
         if services.tables is not None:
             gauges["seglog_table_age_seconds"] = ("Since the last complete round began.", services.tables.age)
+            yield self._failing_tables(services.tables)
         for name, (about, value) in gauges.items():
             yield GaugeMetricFamily(name, about, value=value)
         held = GaugeMetricFamily("seglog_memory_bytes", "Bytes of the budget in use, by kind.", labels=["kind"])
@@ -129,6 +131,15 @@ class StateMetrics(Collector):
         yield GaugeMetricFamily(
             "seglog_mirror_damaged_partitions", "Partitions with a damaged record at the leader.", value=damaged
         )
+
+    @staticmethod
+    def _failing_tables(tables: BackgroundTables) -> Metric:
+        failing = GaugeMetricFamily(
+            "seglog_table_failures", "Rounds in a row that failed for a topic's table.", labels=["topic"]
+        )
+        for topic, one in tables.failures.items():
+            failing.add_metric([topic], one.rounds)
+        return failing
 
     def _housekeeping(self) -> Iterator[Metric]:
         failures = GaugeMetricFamily(

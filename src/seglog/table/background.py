@@ -5,12 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from time import monotonic
+from typing import NamedTuple
 
 from seglog.archive.arguments import checked_seconds
 from seglog.errors import SeglogError
 from seglog.table.synchronize import TableSync
 
 LAST_SECONDS = 60.0  # for the last round: a catalog that never answers must not keep the process
+
+
+class Failure(NamedTuple):
+    """Why a topic's table was not brought up to date. rounds: that failed in a row."""
+
+    error: str
+    rounds: int
+
+
+NONE = Failure("", 0)
 
 
 class BackgroundTables:
@@ -21,7 +32,7 @@ class BackgroundTables:
         self._tables = tables
         self._interval = checked_seconds(interval, "interval")
         self._say = say
-        self._problem = ""
+        self.failures: dict[str, Failure] = {}  # of the last round, by topic; "*": of all
         self._closing = threading.Event()
         self._completed_at = monotonic()
         self._thread = threading.Thread(target=self._run, name="seglog-table", daemon=True)
@@ -39,15 +50,20 @@ class BackgroundTables:
 
     def _round(self) -> None:
         began = monotonic()
+        failed: dict[str, Exception] = {}
         try:
             self._tables.step()
+            self._completed_at = began
         except Exception as error:  # noqa: BLE001 - a catalog has errors of its own; the server goes on without its tables
-            text = str(error) if isinstance(error, SeglogError) else f"{type(error).__name__}: {error}"
-            if text != self._problem:
-                self._say(f"table: {text}")
-            self._problem = text
-        else:
-            self._problem, self._completed_at = "", began
+            failed = self._tables.failures or {"*": error}
+        before, now = self.failures, dict[str, Failure]()
+        for topic, why in failed.items():
+            text = str(why) if isinstance(why, SeglogError) else f"{type(why).__name__}: {why}"
+            known = before.get(topic, NONE)
+            if text != known.error:
+                self._say(f"table: {text}" if topic == "*" else f"table of {topic}: {text}")
+            now[topic] = Failure(text, known.rounds + 1)
+        self.failures = now
 
     def close(self, seconds: float = LAST_SECONDS) -> None:
         """Make a last round and end. A second call does nothing.

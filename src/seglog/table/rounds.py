@@ -17,7 +17,7 @@ from seglog.replication.lineage import Lineage
 from seglog.table import files, warehouse
 from seglog.table.ranges import Held, Range, held_after, next_range
 from seglog.table.reading import rows_before
-from seglog.table.schema import UNFIT, rows_of
+from seglog.table.schema import UNFIT, clamped_in, rows_of
 from seglog.table.typer import Typer, Typing
 from seglog.table.warehouse import TableFile
 
@@ -31,7 +31,8 @@ class TableReport:
 
     table: its name; records: rows added; deleted: rows deleted because the log was truncated; files: new files;
     bytes: of these files; held: partition -> the offset before which the table holds every record of the log; merged:
-    small files that were replaced by larger ones; unfit: added rows whose value does not fit the table's schema.
+    small files that were replaced by larger ones; unfit: added rows whose value does not fit the table's schema;
+    clamped: added rows that show another timestamp, because that of their record is not in years 1 to 9999.
     """
 
     table: str
@@ -42,6 +43,7 @@ class TableReport:
     held: dict[int, int]
     merged: int = 0
     unfit: int = 0
+    clamped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,16 @@ class Round:
         """Return what the round did."""
         sizes = sum(len(self.table.io.new_input(location)) for location in change.added)
         ends = {number: one.end for number, one in sorted(held.items())}
-        return TableReport(self.name, change.rows, change.deleted, len(change.added), sizes, ends, unfit=change.unfit)
+        return TableReport(
+            self.name,
+            change.rows,
+            change.deleted,
+            len(change.added),
+            sizes,
+            ends,
+            unfit=change.unfit,
+            clamped=change.clamped,
+        )
 
     def _cut(self, number: int, offset: int, change: Change) -> None:
         """Replace the files of a partition that hold rows from an offset on."""
@@ -160,7 +171,8 @@ class Round:
 class Change:
     """What a commit changes.
 
-    added: locations of new files; rows: added; deleted: rows that are gone; unfit: rows added without typed columns.
+    added: locations of new files; rows: added; deleted: rows that are gone; unfit: rows added without typed columns;
+    clamped: rows added with another timestamp.
     """
 
     added: list[str] = field(default_factory=list)
@@ -168,6 +180,7 @@ class Change:
     rows: int = 0
     deleted: int = 0
     unfit: int = 0
+    clamped: int = 0
 
     def add(self, other: Change) -> None:
         """Add what another commit changed."""
@@ -176,6 +189,7 @@ class Change:
         self.rows += other.rows
         self.deleted += other.deleted
         self.unfit += other.unfit
+        self.clamped += other.clamped
 
 
 def records(view: View, number: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
@@ -190,6 +204,7 @@ def counted(rows: Iterator[pa.RecordBatch], change: Change) -> Iterator[pa.Recor
     """Pass rows on and count them."""
     for batch in rows:
         change.rows += batch.num_rows
+        change.clamped += clamped_in(batch)
         if UNFIT in batch.schema.names:
             change.unfit += batch.num_rows - batch.column(UNFIT).null_count
         yield batch

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from seglog.archive.arguments import checked_seconds
-from seglog.errors import InvalidArgument, LogLocked, SeglogError
+from seglog.errors import InvalidArgument, LogLocked
 from seglog.log.holds import Hold
 from seglog.log.log import Log
 from seglog.log.opening import open_log, storage_at
@@ -130,6 +130,7 @@ class TableSync:
         if name is not None and len(there) != 1:
             raise InvalidArgument(f"{self._root.path} holds several topics; their tables have the names of the topics")
         self._name = name
+        self.failures: dict[str, Exception] = {}  # of the last round, by the directory of the topic
         self._holds: dict[str, Hold] = {}
         self._new: dict[str, int] = {}  # table -> files added since its small files were looked at
         self._clean: set[str] = set()  # tables whose last round was complete: it left nothing
@@ -139,18 +140,22 @@ class TableSync:
         """Make one round: bring every table up to date. A topic that fails does not keep the others from it.
 
         Raises:
-            SeglogError: The first error, after the other topics have had their round.
+            SeglogError: The first error, after the other topics have had their round; `failures` has those of all.
         """
         reports: list[TableReport] = []
-        failed: SeglogError | None = None
+        failed: dict[str, Exception] = {}
         for source in sources_at(self._root):
             try:
                 reports += self._tables(logs_of(source))
-            except SeglogError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
-        return reports
+            except Exception as error:  # noqa: BLE001 - a fault of one topic, even of a library, stops no other table
+                failed[source.path.rstrip("/").rpartition("/")[2]] = error
+        self.failures = failed
+        if not failed:
+            return reports
+        first, *others = failed
+        for name in others:
+            failed[first].add_note(f"{name} failed, too: {failed[name]}")
+        raise failed[first]
 
     def run(self, interval: float, stopped: Callable[[float], bool], said: Callable[[TableReport], None]) -> None:
         """Make a round every `interval` seconds until `stopped(seconds)`, which waits that long at most, is true."""

@@ -64,10 +64,11 @@ def _say(args: Args, report: TableReport) -> None:
         deleted = f", {format_count(report.deleted, 'row')} deleted" if report.deleted else ""
         held = ", ".join(f"{number}: {offset}" for number, offset in report.held.items())
         unfit = f", {format_count(report.unfit, 'value')} unfit" if report.unfit else ""
+        clamped = f", {format_count(report.clamped, 'timestamp')} clamped" if report.clamped else ""
         merged = f", {format_count(report.merged, 'small file')} merged" if report.merged else ""
         output.say(
             f"{report.table}: {format_count(report.records, 'record')} added in {format_count(report.files, 'file')} "
-            f"({format_size(report.bytes)}){unfit}{deleted}{merged}; complete up to offset {held}"
+            f"({format_size(report.bytes)}){unfit}{clamped}{deleted}{merged}; complete up to offset {held}"
         )
     output.flush()
 

@@ -84,7 +84,12 @@ def failures(services: Services) -> list[dict[str, Any]]:
         if following.problem is not None:
             behind["*"] = f"{following.state}: {following.problem}"
     not_copied = [{"log": name, "doing": "follow", "error": error, "failures": 1} for name, error in behind.items()]
-    return [*found, *unopened, *poisoned, *unpublished, *not_copied]
+    tables = {} if services.tables is None else services.tables.failures
+    not_in_table = [
+        {"log": topic, "doing": "table", "error": f"its table is not complete: {one.error}", "failures": one.rounds}
+        for topic, one in tables.items()
+    ]
+    return [*found, *unopened, *poisoned, *unpublished, *not_copied, *not_in_table]
 
 
 async def _ready(call: Call) -> Response:

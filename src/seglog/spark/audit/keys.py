@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from xxhash import xxh3_128_digest
 
+from seglog.arrow.to_records import plain_rows
 from seglog.topic.audit.rows import NEVER, delivered_to, last_delivered, runs_by_key
 
 Array = np.ndarray[Any, Any]
@@ -93,7 +94,7 @@ def identities(topic: str, partition: int, table: pa.RecordBatch, identity: str)
     """
     offsets = table.column("offset")
     if identity == CONTENT:
-        found = pa.array([_digest(row) for row in table.select(["key", "timestamp", "value", "headers"]).to_pylist()])
+        found = pa.array([_digest(row) for row in plain_rows(table.select(["key", "timestamp", "value", "headers"]))])
     else:
         headers = table.column("headers")
         pairs = headers.flatten()

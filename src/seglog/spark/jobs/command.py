@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from seglog.clock import EPOCH
+from seglog.errors import InvalidArgument
 from seglog.spark import register, require_pyspark
 from seglog.spark.interpreter import use_this_python
 from seglog.spark.java import use_java
@@ -92,7 +93,10 @@ def moment(args: argparse.Namespace, name: str) -> Moment:
     words: str | None = getattr(args, name.replace("-", "_"))
     time_us: int | None = getattr(args, f"{name.replace('-', '_')}_time")
     if time_us is not None:
-        return EPOCH + timedelta(microseconds=time_us)
+        try:
+            return EPOCH + timedelta(microseconds=time_us)
+        except OverflowError:
+            raise InvalidArgument(f"--{name}-time is outside the years 1 to 9999") from None
     if words is None:
         return None
     return int(words) if words.strip().isdecimal() else from_json(words, f"--{name}")
