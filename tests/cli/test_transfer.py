@@ -37,7 +37,7 @@ def records(path: Any) -> list[Any]:
         return list(log.scan())
 
 
-@pytest.mark.parametrize("suffix", ["ndjson", "jsonl", "arrow", "parquet"])
+@pytest.mark.parametrize("suffix", ["ndjson", "jsonl", "csv", "arrow", "parquet"])
 def test_what_is_exported_is_imported_unchanged(cli: Callable[..., Any], log: Any, tmp_path: Any, suffix: str) -> None:
     file, copy = tmp_path / f"x.{suffix}", tmp_path / "copy"
     assert cli("export", log, file).text.startswith("exported 5 records")
@@ -45,7 +45,7 @@ def test_what_is_exported_is_imported_unchanged(cli: Callable[..., Any], log: An
     assert records(copy) == records(log)
 
 
-@pytest.mark.parametrize("kind", ["ndjson", "arrow"])
+@pytest.mark.parametrize("kind", ["ndjson", "csv", "arrow"])
 def test_a_log_goes_through_a_pipe_unchanged(cli: Callable[..., Any], log: Any, tmp_path: Any, kind: str) -> None:
     sent = cli("export", log, "-", "--format", kind)
     assert "exported 5 records" in sent.err
@@ -123,7 +123,7 @@ def test_tables_of_others_come_in(cli: Callable[..., Any], path: Any, tmp_path: 
     write(table, file)
     kind = "arrow" if write is not pq.write_table else "parquet"
     columns = ("--key-column", "id", "--value-column", "name", "--timestamp-column", "when")
-    ended = cli("import", path, file, "--format", kind, *columns)
+    ended = cli("import", path, file, "--format", kind, *columns, "--lossy")
     assert ended.code == 0, ended
     first, second = records(path)
     assert first == (0, 1_714_564_800_000_000, b"7", b"x", ())
@@ -222,7 +222,6 @@ def test_a_file_that_is_not_there_is_exit_code_3(cli: Callable[..., Any], path: 
 def test_a_file_that_does_not_say_what_it_is_needs_a_format(cli: Callable[..., Any], log: Any, tmp_path: Any) -> None:
     assert cli("import", log, tmp_path / "x.dat").code == 2
     assert cli("export", log, tmp_path / "x.dat").code == 2
-    assert cli("export", log, tmp_path / "x.csv").code == 2
     assert cli("export", log, tmp_path / "x.dat", "--format", "ndjson").code == 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import os
 import zlib
 from argparse import ArgumentTypeError
@@ -17,14 +18,20 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seglog.cli.json_rows import Fields, decoder
+from seglog.cli.record_formats import CSV_COLUMNS
 from seglog.cli.source import BATCH_BYTES, BATCH_RECORDS
 from seglog.cli.tables import HEADERS
-from seglog.errors import InvalidArgument
-from seglog.format.lines import Entry, decode_line, split
+from seglog.errors import InvalidArgument, SeglogError
+from seglog.format.foreign import UNREADABLE
+from seglog.format.lines import Entry, decode_bytes, decode_line, split
+from seglog.record import checked_text
 from seglog.terminal.units import parse_time
 
+HEADERS_COLUMN, TOMBSTONE = CSV_COLUMNS[-2:]
+EARLIER = list(CSV_COLUMNS[:-1])
 JSON_KINDS = ("ndjson", "json", "kcat", "connect")
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -42,11 +49,15 @@ _BYTES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Columns:
-    """The columns that make a record. None: `key`, `value`, `timestamp`, of which only `value` is required."""
+    """The columns that make a record. None: `key`, `value`, `timestamp`, of which only `value` is required.
+
+    lossy: omit headers that cannot be read, and take empty cells of an earlier version for empty values.
+    """
 
     key: str | None = None
     value: str | None = None
     timestamp: str | None = None
+    lossy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +213,17 @@ def _parquet_source(file: BinaryIO, columns: Columns) -> Input:
 
 
 def _csv_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Read CSV with a header line; cells stay text. An empty cell is a null key, but an empty value."""
+    """Read CSV with a header line; cells stay text. An empty cell is a null key, but an empty value.
+
+    Columns `headers` and `tombstone` have what `record_formats.write_csv` writes there.
+    """
     from pyarrow import csv as arrow_csv  # only CSV needs it
 
     header = file.readline().decode("utf-8-sig", "surrogateescape")
     names = next(csv.reader([header.rstrip("\r\n")]), [])
     wanted = [columns.value or "value", columns.key or "key", columns.timestamp or "timestamp"]
     _column_index(names, wanted[0], columns)
+    more = [name for name in (HEADERS_COLUMN, TOMBSTONE) if name in names and name not in wanted]
     if not file.peek(1):
         return
     reader = arrow_csv.open_csv(
@@ -216,17 +231,75 @@ def _csv_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.Recor
         arrow_csv.ReadOptions(column_names=names, block_size=BATCH_BYTES),
         arrow_csv.ParseOptions(newlines_in_values=True),
         arrow_csv.ConvertOptions(
-            include_columns=[name for name in wanted if name in names],
-            column_types=dict.fromkeys(wanted, pa.binary()),
+            include_columns=[name for name in (*wanted, *more) if name in names],
+            column_types=dict.fromkeys((*wanted, *more), pa.binary()),
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             check_utf8=False,
         ),
     )
+    is_earlier = names[-len(EARLIER) :] == EARLIER  # written by `read --format csv` before there was `tombstone`
+    first = 1
     for batch in reader:
-        value = batch.schema.get_field_index(wanted[0])
-        yield _records(batch.set_column(value, wanted[0], batch.column(value).fill_null(b"")), columns)
+        yield _records(_csv_rows(batch, wanted[0], more, first, columns, is_earlier=is_earlier), columns)
+        first += batch.num_rows
+
+
+def _csv_rows(
+    batch: pa.RecordBatch, name: str, more: list[str], first: int, columns: Columns, *, is_earlier: bool
+) -> pa.RecordBatch:
+    """Return rows of CSV with null values, and headers as lists. name: of values; first: number of the first row."""
+    value = batch.column(name)
+    if is_earlier and value.null_count and not columns.lossy:
+        row = first + value.is_null().to_pylist().index(True)
+        raise InvalidArgument(
+            f"row {row} has no value, and the file, of an earlier version, does not show whether it is a tombstone or "
+            "empty: add a column 'tombstone' with 'true' for each tombstone, or give --lossy for empty values"
+        )
+    value = value.fill_null(b"")
+    if TOMBSTONE in more:
+        value = _without_tombstones(value, batch.column(TOMBSTONE), first)
+        batch = batch.drop_columns([TOMBSTONE])
+    if HEADERS_COLUMN in more:
+        cells = enumerate(batch.column(HEADERS_COLUMN).to_pylist(), first)
+        headers = pa.array([_csv_headers(cell, row, columns) for row, cell in cells], HEADERS)
+        batch = batch.set_column(batch.schema.get_field_index(HEADERS_COLUMN), HEADERS_COLUMN, headers)
+    return batch.set_column(batch.schema.get_field_index(name), name, value)
+
+
+def _without_tombstones(value: pa.Array, marks: pa.Array, first: int) -> pa.Array:
+    """Return the values, null where the mark is "true". Raises InvalidArgument for another mark, or a value there."""
+    marks = marks.fill_null(b"")
+    is_tombstone = pc.equal(marks, b"true")
+    unknown = pc.invert(pc.is_in(marks, pa.array([b"", b"true", b"false"], marks.type)))
+    has_value = pc.and_(is_tombstone, pc.not_equal(value, b""))
+    for wrong, why in (
+        (unknown, "must be 'true', 'false' or empty"),
+        (has_value, "is 'true', but the row has a value"),
+    ):
+        if pc.any(wrong).as_py():
+            raise InvalidArgument(f"row {first + wrong.to_pylist().index(True)}: the column {TOMBSTONE!r} {why}")
+    return pc.if_else(is_tombstone, pa.scalar(None, value.type), value)
+
+
+def _csv_headers(cell: bytes | None, row: int, columns: Columns) -> list[dict[str, Any]]:
+    """Return the headers in a cell: a JSON array of [name, value]. Raises InvalidArgument for anything else."""
+    if cell is None:
+        return []
+    try:
+        pairs = json.loads(cell)
+        for name, _ in pairs:
+            checked_text(name, "a header").encode()  # rejects a lone surrogate
+        found = [{"key": name, "value": decode_bytes(one, "a header")} for name, one in pairs]
+    except (*UNREADABLE, SeglogError) as error:
+        if columns.lossy:
+            return []
+        raise InvalidArgument(
+            f"row {row}: the column {HEADERS_COLUMN!r} is not a JSON array of [name, value] ({error}); rename it, or "
+            "give --lossy to import without these headers"
+        ) from None
+    return found
 
 
 def _rows(size_bytes: int, rows: int) -> int:
@@ -261,6 +334,11 @@ def _records(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
     headers = names.index("headers") if names.count("headers") == 1 else -1
     if headers >= 0 and (pa.types.is_list(kind := batch.schema.field(headers).type) or pa.types.is_map(kind)):
         taken["headers"] = batch.column(headers)
+    elif "headers" in names and not columns.lossy:
+        raise InvalidArgument(
+            "the column 'headers' is there twice, or has not the type of headers, lists of (key, value): rename it, or "
+            "give --lossy to import without headers"
+        )
     return pa.record_batch(taken)
 
 

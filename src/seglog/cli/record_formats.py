@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from seglog.cli.source import Row
 
 NAMES = ("raw", "ndjson", "table", "csv")
+CSV_COLUMNS = ("offset", "timestamp", "key", "value", "headers", "tombstone")
+"""The columns of CSV. An empty key is quoted, a null one is not; keys and values are their bytes; headers: a JSON array
+of [name, value], values as in NDJSON; tombstone: "true" or empty."""
 LONG = 4 * 1024 * 1024  # a value of at least this many bytes is encoded in pieces
 PIECE = 3 * 256 * 1024  # a multiple of 3, so that pieces of base64 can be concatenated
 
@@ -89,8 +92,8 @@ def printer(args: Args, sink: BinaryIO, topic: str, *, partitioned: bool, named:
         name = topic if named else None
         return lambda row: write_ndjson(row, sink, partitioned=partitioned, topic=name)
     if kind == "csv":
-        sink.write(b"partition," * partitioned + b"offset,timestamp,key,value,headers\n")
-        return lambda row: _write_csv(row, sink, partitioned=partitioned)
+        write_csv_heading(sink, partitioned=partitioned)
+        return lambda row: write_csv(row, sink, partitioned=partitioned)
     if kind == "table":
         table = Table(partitioned=partitioned)
         sink.write(_shown(table.head()))
@@ -176,15 +179,23 @@ def _is_text(pieces: list[memoryview]) -> bool:
 # --- CSV and tables -------------------------------------------------------------------------------------------------
 
 
-def _write_csv(row: Row, sink: BinaryIO, *, partitioned: bool) -> None:
+def write_csv_heading(sink: BinaryIO, *, partitioned: bool) -> None:
+    """Write the line with the names of the columns."""
+    names = ("partition", *CSV_COLUMNS) if partitioned else CSV_COLUMNS
+    sink.write(",".join(names).encode() + b"\n")
+
+
+def write_csv(row: Row, sink: BinaryIO, *, partitioned: bool) -> None:
+    """Write a record as a line of CSV_COLUMNS, with its partition before them if `partitioned`."""
     number, record = row
     headers = [[name, encode_bytes(value)] for name, value in record.headers]
     cells = [
         b"%d" % record.offset,
-        format_time(record.timestamp).encode(),
+        format_time(record.timestamp).removesuffix(" us").encode(),  # after year 9999 a number, as imports read it
         _cell(record.key),
         _cell(record.value),
         _cell(json.dumps(headers, ensure_ascii=False).encode() if headers else None),
+        b"true" if record.value is None else b"",
     ]
     _write_all(sink, (b"%d," % number if partitioned else b"", b",".join(cells), b"\n"))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from seglog.cli.frame import Args, Command, File, argument, option
+from seglog.cli.frame import Args, Command, File, argument, flag, option
 from seglog.cli.json_rows import Fields
 from seglog.cli.location import SERVER
 from seglog.cli.lock_wait import WAIT
@@ -23,10 +24,10 @@ from seglog.cli.options import (
     delimiter_options,
 )
 from seglog.cli.progress import progress
-from seglog.cli.record_formats import write_ndjson
+from seglog.cli.record_formats import write_csv, write_csv_heading, write_ndjson
 from seglog.cli.selection import SELECTION, Selection, ranges, records, selection_from
 from seglog.cli.sink import Sink, saying_what_went_in, writing
-from seglog.cli.source import Source, reading
+from seglog.cli.source import Row, Source, reading
 from seglog.errors import InvalidArgument
 from seglog.record import Record
 from seglog.terminal import output
@@ -50,7 +51,7 @@ _SUFFIXES = {
     ".pq": "parquet",
 }
 _COMPRESSED = (".gz", ".zst", ".zstd")
-_EXPORTS = ["ndjson", "lines", "arrow", "parquet"]
+_EXPORTS = ["ndjson", "lines", "csv", "arrow", "parquet"]
 
 
 def _kind(args: Args) -> str:
@@ -73,11 +74,13 @@ def _import(args: Args) -> int:
     from seglog.cli import file_batches  # imports pyarrow
 
     kind = _kind(args)
-    columns = file_batches.Columns(key=args.key_column, value=args.value_column, timestamp=args.timestamp_column)
+    columns = file_batches.Columns(
+        key=args.key_column, value=args.value_column, timestamp=args.timestamp_column, lossy=args.lossy
+    )
     fields = Fields(key=args.key_field, value=args.value_field, timestamp=args.timestamp_field)
     if fields != Fields() and kind not in ("json", "connect"):
         raise InvalidArgument(f"{kind} has no fields: --key-field etc. are for json and connect")
-    if kind in (*file_batches.JSON_KINDS, "lines", "laminarmq") and columns != file_batches.Columns():
+    if kind in (*file_batches.JSON_KINDS, "lines", "laminarmq") and columns != file_batches.Columns(lossy=args.lossy):
         raise InvalidArgument(f"{kind} has no columns: --key-column etc. are for csv, arrow and parquet")
     if kind != "lines" and args.key_separator is not None:
         raise InvalidArgument("--key-separator needs --format lines")
@@ -126,7 +129,7 @@ def _pour(sink: Sink, source: Input, batches: Iterator[Any], *, quiet: bool) -> 
 def _export(args: Args) -> int:
     kind, chosen = _kind(args), selection_from(args)
     if kind not in _EXPORTS:
-        raise InvalidArgument(f"{kind} cannot hold bytes, nulls and headers; export as ndjson, arrow or parquet")
+        raise InvalidArgument(f"{kind} cannot be exported; choose {', '.join(_EXPORTS)}")
     if kind in ("arrow", "parquet") and args.file == output.STANDARD and output.stdout().isatty():
         raise InvalidArgument(f"{kind} is binary, which a terminal cannot show; name a file or use a pipe")
     began = time.monotonic()
@@ -136,8 +139,11 @@ def _export(args: Args) -> int:
         progress("export", unit=" records", quiet=args.quiet) as report,
     ):
         total = sum(stop - start for start, stop in ranges(source, chosen).values())
-        write = _write_table if kind in ("arrow", "parquet") else _write_lines
-        count = write(source, chosen, kind, sink, lambda done: report(done, total))
+        if kind in ("arrow", "parquet"):
+            count = _write_table(source, chosen, kind, sink, lambda done: report(done, total))
+        else:
+            write = _writer(kind, source, sink, lossy=args.lossy)
+            count = _write_rows(source, chosen, write, lambda done: report(done, total))
     _summary(args, "exported", {"records": count}, time.monotonic() - began)
     return 0
 
@@ -154,22 +160,38 @@ def _write_table(source: Source, chosen: Selection, kind: str, sink: BinaryIO, r
     return count
 
 
-def _write_lines(source: Source, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
+def _writer(kind: str, source: Source, sink: BinaryIO, *, lossy: bool) -> Callable[[Row], object]:
+    """Return what writes a row in a text format; write a heading, if any, now."""
+    if kind == "ndjson":
+        return partial(write_ndjson, sink=sink, partitioned=source.partitioned)
+    if kind == "csv":
+        write_csv_heading(sink, partitioned=source.partitioned)
+        return partial(write_csv, sink=sink, partitioned=source.partitioned)
+    return lambda row: sink.write(_line(row[1], lossy=lossy))
+
+
+def _write_rows(
+    source: Source, chosen: Selection, write: Callable[[Row], object], report: Callable[[int], None]
+) -> int:
     count = 0
     for row in records(source, chosen):
-        if kind == "ndjson":
-            write_ndjson(row, sink, partitioned=source.partitioned)
-        else:
-            sink.write(_line(row[1]))
+        write(row)
         count += 1
         report(count)
     return count
 
 
-def _line(record: Record) -> bytes:
+def _line(record: Record, *, lossy: bool) -> bytes:
+    """Return a value as a line. lossy: omit a key and headers; else InvalidArgument, as for what is no line."""
     if record.value is None or b"\n" in record.value:
         why = "is a tombstone" if record.value is None else "holds a newline"
         raise InvalidArgument(f"offset {record.offset} {why}, which lines cannot hold; export as ndjson")
+    if not lossy and (record.key is not None or record.headers):
+        what = "a key" if record.key is not None else "headers"
+        raise InvalidArgument(
+            f"offset {record.offset} has {what}, which lines cannot hold; export as ndjson, or give --lossy to export "
+            "only values"
+        )
     return record.value + b"\n"
 
 
@@ -227,6 +249,11 @@ COMMANDS = (
                 help="times: ISO 8601 or int microseconds; default: now",
                 group=_FIELDS,
             ),
+            flag(
+                "--lossy",
+                help="import without a `headers` column that cannot be read; csv of earlier versions: tombstones "
+                "become empty values",
+            ),
             *delimiter_options("lines: ends a line"),
             option(
                 "--key-separator",
@@ -241,9 +268,11 @@ COMMANDS = (
         ],
         story=(
             "Appends in batches; a batch is appended completely or not at all, and an import that fails reports how\n"
-            "many records it appended. The log assigns the offsets. CSV needs a header line; an empty key cell is no\n"
-            "key. A `headers` column of (key, value) lists becomes the records' headers. Input compressed by gzip or\n"
-            "zstd is recognised by its first bytes (not Parquet).\n\n"
+            "many records it appended. The log assigns the offsets. Input compressed by gzip or zstd is recognised by\n"
+            "its first bytes (not Parquet). A `headers` column of (key, value) lists becomes the records' headers.\n\n"
+            "CSV needs a header line. Keys and values are the bytes of their cells; an empty key cell is no key, a\n"
+            "quoted one an empty key, and an empty value cell an empty value. `tombstone` is true for a record with a\n"
+            'null value, and `headers` a JSON array of [name, value], such as [["source","web"]].\n\n'
             "A directory is read as a log of laminarmq. Its records keep their offsets; after the import all are\n"
             "compared with the source. A repeated import compares what is there and appends the rest. What a crash\n"
             "of laminarmq left is reported."
@@ -269,6 +298,7 @@ COMMANDS = (
                 choices=_EXPORTS,
                 help="default: from the file's suffix; ndjson for standard output",
             ),
+            flag("--lossy", help="lines: export the values of records with keys and headers without these"),
             *SELECTION,
             FORCE,
             QUIET,
@@ -276,8 +306,9 @@ COMMANDS = (
             *SERVER,
         ],
         story=(
-            "The file appears under its name when it is complete. ndjson, arrow and parquet hold everything;\n"
-            "lines holds only the values, and fails at a value that is null or contains a newline."
+            "The file appears under its name when it is complete. ndjson, csv, arrow and parquet hold everything.\n"
+            "lines holds only the values, not their times; it fails at a value that is null or contains a newline,\n"
+            "and without --lossy at a record with a key or headers."
         ),
         examples=[
             "seglog export orders orders.parquet",
