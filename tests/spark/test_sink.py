@@ -115,10 +115,20 @@ def test_a_partition_of_any_whole_type_is_taken(spark: SparkSession, topic_path:
     assert [len(share) for share in stored(topic_path)] == [3, 3, 3]
 
 
-def test_a_timestamp_without_a_zone_is_utc(spark: SparkSession, log_path: Path) -> None:
-    write(spark.sql("SELECT 'v' AS value, TIMESTAMP_NTZ '2024-02-29 12:30:15.123456' AS timestamp"), log_path)
+def test_a_timestamp_without_a_zone_is_refused_and_stored_by_sparks_own_cast(
+    spark: SparkSession, log_path: Path
+) -> None:
+    rows = spark.sql("SELECT 'v' AS value, TIMESTAMP_NTZ '2024-02-29 18:00:15.123456' AS timestamp")
+    with pytest.raises(Exception, match=r"(?s)timestamp_ntz.*CAST\(timestamp AS timestamp\)"):
+        write(rows, log_path)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        write(rows.selectExpr("value", "CAST(timestamp AS timestamp) AS timestamp"), log_path)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
     with seglog.open(log_path, mode="r") as log:
-        assert log.read(0).timestamp == MICROS
+        assert [record.timestamp for record in log.scan()] == [MICROS]
 
 
 def test_what_the_source_gave_can_be_written_and_gets_offsets_of_its_own(

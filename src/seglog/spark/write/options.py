@@ -50,7 +50,7 @@ _TYPES: Mapping[str, tuple[type[DataType], ...]] = {
     "key": _BYTES,
     "topic": (StringType,),
     "partition": (ByteType, ShortType, IntegerType, LongType),
-    "timestamp": (TimestampType, TimestampNTZType),
+    "timestamp": (TimestampType,),
 }
 _IGNORED = ("offset", "timestampType")
 
@@ -121,6 +121,11 @@ def check_columns(schema: StructType) -> None:
         else:
             raise InvalidArgument(
                 f"column {field.name} is unknown; select value, and optionally {', '.join(list(_TYPES)[1:])}, headers"
+            )
+        if isinstance(field.dataType, TimestampNTZType) and field.name == "timestamp":
+            raise InvalidArgument(
+                "column timestamp cannot be timestamp_ntz: it has no time zone, and a record's timestamp is a moment. "
+                "CAST(timestamp AS timestamp) takes the zone of the session, spark.sql.session.timeZone"
             )
         if not fits:
             raise InvalidArgument(f"column {field.name} cannot be {field.dataType.simpleString()}; cast it")
