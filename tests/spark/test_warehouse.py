@@ -49,6 +49,23 @@ def test_a_table_and_the_log_after_it_are_read_as_one(spark: SparkSession, tmp_p
         assert rows(seglog.spark.table(spark, warehouse / "orders")) == logged(topic)
 
 
+def test_a_record_with_any_timestamp_is_the_same_row_before_and_after_its_round(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"v", timestamp=5)
+        seglog.table.sync(tmp_path / "log", tmp_path / "warehouse", active=True)
+        for timestamp in (1_795_000_000_000_000_000, -(2**63), 6):
+            log.append(b"w", timestamp=timestamp)
+            log.append(b"x", timestamp=timestamp, headers=[("a", b"1")])
+        location = tmp_path / "warehouse" / "log"
+        before = rows(seglog.spark.table(spark, location))
+        seglog.table.sync(tmp_path / "log", tmp_path / "warehouse", active=True)
+        assert before == rows(seglog.spark.table(spark, location))
+        assert before[2][5] == (("a", b"1"), ("seglog-timestamp", b"1795000000000000000"))
+        seglog.spark.table(spark, location).collect()  # each is a datetime, whatever the zone
+
+
 def test_a_table_without_files_is_read_from_the_log(spark: SparkSession, tmp_path: Path) -> None:
     with seglog.open(tmp_path / "log") as log:
         log.append(b"v")

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from seglog.errors import InvalidArgument
 from seglog.table.columns import Columns, columns_of
+from seglog.table.schema import EARLIEST, LATEST, TRUE_TIME
 from seglog.table.typer import is_read_as_json, with_typed
 from seglog.table.values.decoded import Decode, decoded, typed
 from seglog.table.values.json_blocks import Block
@@ -21,6 +22,22 @@ from seglog.table.values.json_blocks import Block
 def schema_of(table: Table) -> StructType:
     """Return the columns of a table as Spark has them."""
     return from_arrow_schema(_plain(columns_of(table.schema())))
+
+
+def _with_shown_times(records: DataFrame) -> DataFrame:
+    """Return records with timestamps as a table has them; see `seglog.table.schema.with_shown_times`."""
+    time = F.unix_micros("timestamp")
+    is_beyond = (time < EARLIEST) | (time > LATEST)
+    mark = F.array(F.struct(F.lit(TRUE_TIME).alias("key"), time.cast("string").cast("binary").alias("value")))
+    headers = F.col("headers")
+    marked = F.when(headers.isNull(), mark).otherwise(F.concat(headers, mark))
+    shown = F.timestamp_micros(F.greatest(F.lit(EARLIEST), F.least(F.lit(LATEST), time)))
+    return records.withColumns(
+        {
+            "headers": F.when(is_beyond, marked).otherwise(headers),
+            "timestamp": F.when(is_beyond, shown).otherwise(F.col("timestamp")),
+        }
+    )
 
 
 def with_typed_columns(records: DataFrame, table: Table, values: Decode | None) -> DataFrame:
@@ -35,7 +52,7 @@ def with_typed_columns(records: DataFrame, table: Table, values: Decode | None) 
         InvalidArgument: The table's values are decoded by a function, and `values` is None; or it has no typed columns,
             and `values` is a function.
     """
-    columns = columns_of(table.schema())
+    columns, records = columns_of(table.schema()), _with_shown_times(records)
     name = table.name()[-1]
     if not columns.has_typed:
         if values is not None:
