@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from seglog.clock import system_clock
+from seglog.errors import Busy
 from seglog.kafka import codes
 from seglog.kafka.messages.core import API_VERSIONS
-from seglog.kafka.requests.call import Call, Parts, Sender
+from seglog.kafka.requests.call import Call, Parts, Sender, Values
 from seglog.kafka.requests.catalog import CATALOG, Known, versions
+from seglog.kafka.requests.holding import Holding
 from seglog.kafka.wire.buffers import Malformed, Reader, Writer, size_of
 from seglog.kafka.wire.schema import INT16, INT32, NULLABLE_STRING, Field, Form, Struct
 
@@ -58,23 +60,42 @@ async def answer(
         return None, _response(known, 0, correlation, versions(codes.UNSUPPORTED_VERSION))
     if sender.caller is None and not known.open:
         raise Unauthenticated(f"{known.api.name} needs authentication: this server has tokens")
-    call = _call(parts, sender, known, version, source, read_on)
-    del data, source  # a Produce releases the memory of its request before its end
+    limits, form = parts.services.settings.limits, known.api.form(version)
+    holding = Holding(parts.services.memory, limits.idle_seconds)
     try:
-        values = await known.handler(call)
-        return call, [] if values is None else _response(known, version, correlation, values)
+        values = _read(known, form, source, holding)
+    except Busy:
+        values = await _read_later(known, form, source, holding)
+    call = Call(parts, sender, version, values, read_on, holding)
+    del data, source, values  # a Produce releases the memory of its request before its end
+    try:
+        answered = await known.handler(call)
+        return call, [] if answered is None else _response(known, version, correlation, answered)
     except BaseException:
         call.held.close()
         raise
 
 
-def _call(
-    parts: Parts, sender: Sender, known: Known, version: int, source: Reader, read_on: Callable[[], None]
-) -> Call:
-    form = known.api.form(version)
-    if form.flexible:
-        NO_TAGS.read(source, form)
-    return Call(parts, sender, version, known.api.request.read(source, form), read_on)
+def _read(known: Known, form: Form, source: Reader, holding: Holding) -> Values:
+    """Read the values of a request. Raises Malformed, and Busy if there is no memory for them now."""
+    start = source.position
+    try:
+        if form.flexible:
+            NO_TAGS.read(source, form)
+        values: Values = known.api.request.read(source, form, holding.take)
+    except BaseException:
+        source.position = start
+        holding.close()
+        raise
+    return values
+
+
+async def _read_later(known: Known, form: Form, source: Reader, holding: Holding) -> Values:
+    """Read the values of a request when there is memory for any."""
+    await holding.start_again()
+    values = _read(known, form, source, holding)
+    holding.settle()
+    return values
 
 
 def _response(known: Known, version: int, correlation: int, values: dict[str, Any]) -> list[Any]:

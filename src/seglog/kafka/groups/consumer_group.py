@@ -280,6 +280,11 @@ class ConsumerGroup:
             return codes.UNKNOWN_MEMBER_ID
         return codes.NONE if epoch == found.epoch else codes.STALE_MEMBER_EPOCH
 
+    @property
+    def described_bytes(self) -> int:
+        """About how many bytes a description of the group takes: what it holds, its partitions of each member twice."""
+        return sum(one.size for one in self.members.values()) + 2 * len(self.crew.owners) * PLACE_BYTES
+
     def names(self) -> dict[str, str]:
         """Return the names of the topics, by their ids."""
         return {topic.id: name for name, topic in self._topics.items() if topic is not None}

@@ -12,12 +12,14 @@ from seglog.errors import TopicNotFound
 from seglog.kafka.faults import NoSuchPartition
 from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.producers.registry import Producers
+from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
-from seglog.topic.layout.names import is_name
+from seglog.topic.layout.names import MAX_NAME, is_name
 from seglog.topic.layout.places import Partition
 
 if TYPE_CHECKING:
+    from seglog.kafka.requests.holding import Holding
     from seglog.kafka.settings import KafkaSettings
     from seglog.log.log import Log
     from seglog.server.rights.access import Caller, Right
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from seglog.topic.topic import Topic
 
 Values = dict[str, Any]
+ENTRY_BYTES = 1024
+"""About what a structure of an answer takes, as a value and encoded, without long strings."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +85,8 @@ class Call:
         read_on: Lets the client's next request be read before this one is answered; for what waits and keeps none of
             the request's memory.
         sent: Called when the response has been written, unless the client is gone.
-        claims: What it holds of the memory for all clients.
+        holding: What it holds of the memory for all clients as values, with those of its answer.
+        claims: What else it holds of that memory.
     """
 
     parts: Parts
@@ -89,9 +94,17 @@ class Call:
     version: int
     values: Values
     read_on: Callable[[], None]
+    holding: Holding
     held: ExitStack = field(default_factory=ExitStack)
     sent: Callable[[], None] | None = None
     claims: list[Claim] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hold(self.holding.claim)
+
+    async def room(self, more: int) -> None:
+        """Claim `more` bytes for what is about to be added to the answer. Raises Busy if there is no memory in time."""
+        await self.holding.room(more)
 
     def hold(self, claim: Claim) -> None:
         """Release a claim when the response has been sent."""
@@ -130,6 +143,8 @@ class Call:
 
     async def topic(self, name: str, right: Right) -> Topic:
         """Return a topic; errors as `log`."""
+        if len(name) > MAX_NAME:  # errors repeat the name for each partition
+            raise TopicNotFound(f"{name[:MAX_NAME]}...")
         self.caller.require(right, name)
         services = self.parts.services
         found = services.broker.if_open(name)
@@ -157,8 +172,11 @@ class Call:
         """Return the response of a request that names partitions of topics. topic: what it calls a topic's name."""
         return {
             "topics": [
-                {topic: one[topic], "partitions": [await answer(self, one[topic], each) for each in one["partitions"]]}
-                for one in self.values["topics"]
+                {
+                    topic: one[topic],
+                    "partitions": [await answer(self, one[topic], each) async for each in in_turns(one["partitions"])],
+                }
+                async for one in in_turns(self.values["topics"])
             ]
         }
 

@@ -8,9 +8,11 @@ from functools import partial
 from seglog.config import MAX_OFFSET
 from seglog.errors import GroupConflict, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.requests.call import Call, Values, by_topic
+from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values, by_topic
 from seglog.kafka.requests.epochs import shown_epoch
 from seglog.kafka.requests.groups import admitted, member_refusal, topic_id
+from seglog.kafka.requests.turns import in_turns
+from seglog.kafka.wire.code import LETTER_BYTES
 from seglog.topic.groups.records import Note, OffsetRecord
 from seglog.topic.layout.places import Partition
 
@@ -70,7 +72,7 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
     group, found = call.values["group_id"], {}
     offsets: dict[str, dict[int, int]] = {}
     notes: dict[Partition, Note] = {}
-    for topic, one in places:
+    async for topic, one in in_turns(places):
         number, text = one["partition_index"], one["committed_metadata"] or ""
         found[topic, number] = code = await invalid_commit(call, topic, one, text)
         if not code:
@@ -101,10 +103,14 @@ async def invalid_commit(call: Call, topic: str, one: Values, text: str) -> int:
 
 
 async def offset_fetch(call: Call) -> Values:
-    """Return committed offsets of groups: of the named partitions (-1 where there is none), or all."""
+    """Return committed offsets of groups: of the named partitions (-1 where there is none), or all.
+
+    Of a group that is named several times, the last one counts.
+    """
     if call.version < GROUPS_SINCE:
         return await _committed(call, {**call.values, "member_id": None, "member_epoch": NO_OFFSET})
-    return {"groups": [await _committed(call, wanted) for wanted in call.values["groups"]]}
+    wanted = {one["group_id"]: one for one in call.values["groups"]}
+    return {"groups": [await _committed(call, one) async for one in in_turns(wanted.values())]}
 
 
 async def _committed(call: Call, asked: Values) -> Values:
@@ -117,19 +123,14 @@ async def _committed(call: Call, asked: Values) -> Values:
     if code == codes.GROUP_ID_NOT_FOUND:  # hidden: answered like a group that does not exist, which has no commits
         code = codes.NONE
     topics = await call.named(wanted) if wanted is not None else _all_of(call, found)
-    return {
-        "group_id": name,
-        "error_code": code,
-        "topics": [
-            {
-                **topic,
-                "partitions": [
-                    _shown(call, name, (topic["name"], number), found, code) for number in topic["partition_indexes"]
-                ],
-            }
-            for topic in topics
-        ],
-    }
+    answered = []
+    async for topic in in_turns(topics):
+        numbers = list(dict.fromkeys(topic["partition_indexes"]))
+        notes = (found[place].metadata for number in numbers if (place := (topic["name"], number)) in found)
+        await call.room(sum(ENTRY_BYTES + LETTER_BYTES * len(text) for text in notes))
+        shown = [_shown(call, name, (topic["name"], number), found, code) async for number in in_turns(numbers)]
+        answered.append({**topic, "partitions": shown})
+    return {"group_id": name, "error_code": code, "topics": answered}
 
 
 def _all_of(call: Call, found: Iterable[Partition]) -> list[Values]:

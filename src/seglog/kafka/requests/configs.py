@@ -20,7 +20,7 @@ from seglog.kafka.configs import (
     most_bytes,
     values_of,
 )
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of, visible_names
 from seglog.kafka.requests.turns import in_turns
 from seglog.topic.layout.names import is_group_name
@@ -29,6 +29,7 @@ from seglog.topic.topic import Topic
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 OF_TOPIC, OF_BROKER, DEFAULT = 1, 4, 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
+MOST_CONFIGS = 64  # of one resource, about
 
 Change = Callable[[LogConfig], LogConfig]
 
@@ -54,6 +55,7 @@ async def list_config_resources(call: Call) -> Values:
 
 async def _described(call: Call, wanted: Values) -> Values:
     kind, name, keys = wanted["resource_type"], wanted["resource_name"], wanted["configuration_keys"]
+    await call.room(MOST_CONFIGS * ENTRY_BYTES)
     shown = {"resource_type": kind, "resource_name": name, "configs": []}
     try:
         found = await _configs(call, kind, name)

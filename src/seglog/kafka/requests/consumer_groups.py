@@ -17,6 +17,7 @@ from seglog.kafka.groups.consumer_group import ASSIGNORS, ConsumerGroup, Found
 from seglog.kafka.groups.consumer_member import JOIN, LEAVE, LEAVE_FOR_NOW, Answer, Beat, ConsumerMember
 from seglog.kafka.requests.call import Call, Values, by_topic
 from seglog.kafka.requests.groups import admitted
+from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.topic_ids import uuid_of
 
 if TYPE_CHECKING:
@@ -171,8 +172,9 @@ def _answer(answer: Answer) -> Values:
 
 
 async def consumer_group_describe(call: Call) -> Values:
-    """Return states, epochs, members and their assignments."""
-    return {"groups": [await _described(call, name) for name in call.values["group_ids"]]}
+    """Return states, epochs, members and their assignments; of each group once, however often it is named."""
+    names = dict.fromkeys(call.values["group_ids"])
+    return {"groups": [await _described(call, name) async for name in in_turns(names)]}
 
 
 async def _described(call: Call, name: str) -> Values:
@@ -181,6 +183,7 @@ async def _described(call: Call, name: str) -> Values:
     if code or group is None:
         text = f"group {name!r} has no members with group.protocol=consumer, or belongs to another token"
         return {"error_code": code or codes.GROUP_ID_NOT_FOUND, "error_message": text, "group_id": name}
+    await call.room(group.described_bytes)
     return {
         "group_id": name,
         "group_state": group.state,

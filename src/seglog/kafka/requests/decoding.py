@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from seglog.clock import system_clock
 from seglog.kafka.records.decode import decode
-from seglog.kafka.records.faults import NoKeys
+from seglog.kafka.records.faults import NoKeys, TooLarge
 from seglog.kafka.records.layout import CODEC_BITS, Head
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from seglog.kafka.records.records import Records
     from seglog.log.log import Log
     from seglog.server.settings import Limits
 
 LEAST_HEADER_BYTES = 2
 ROW_BYTES = 96  # of columns beside the data, also as Arrow
-GROWTH = 4  # by which compressed data is assumed to grow
+GROWTH = 4  # by which compressed data is assumed to grow, and again each time when it has grown more
+LEAST_BOUND = 1024 * 1024  # the first bound at least: most clients send batches of less
+COPIES = 3  # of decompressed data: the window of the decompressor, its pieces, and all of them
+Result = TypeVar("Result")
 
 
-def decoded_bytes(data: memoryview, head: Head) -> int:
-    """Return about how many bytes a decoded batch takes beside its data."""
-    return head.records * ROW_BYTES + (len(data) * GROWTH if head.attributes & CODEC_BITS else 0)
+def decoded_bytes(head: Head, most: int) -> int:
+    """Return about how many bytes a decoded batch takes beside its data. most: bytes of it when it is decompressed."""
+    return head.records * ROW_BYTES + (COPIES * most if head.attributes & CODEC_BITS else 0)
+
+
+async def in_bounds(data: memoryview, head: Head, most: int, work: Callable[[int], Awaitable[Result]]) -> Result:
+    """Do what decodes a batch, which takes no more than a bound decompressed; again with a higher bound if it is more.
+
+    How much compressed data holds is not known before it is decompressed, and a few kilobytes can hold 100 MB. So the
+    memory is claimed for a bound, released when that was too low, and claimed for a higher one.
+
+    Args:
+        data: The batch.
+        head: Its head.
+        most: The highest bound, in bytes.
+        work: Takes a bound, in bytes; raises TooLarge, and has changed nothing then, if it was too low.
+
+    Raises:
+        TooLarge: The highest bound was too low.
+    """
+    bound = min(max(GROWTH * len(data), LEAST_BOUND), most) if head.attributes & CODEC_BITS else most
+    while bound < most:
+        with suppress(TooLarge):
+            return await work(bound)
+        bound = min(GROWTH * bound, most)
+    return await work(most)
 
 
 def decoded(data: memoryview, head: Head, log: Log, most: int, limits: Limits) -> Records:

@@ -13,6 +13,7 @@ from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.epochs import check_epoch, divergence
 from seglog.kafka.requests.partition_reads import COPIES, Found, Size, Wanted, available, read_all, size_of
 from seglog.kafka.requests.read_ahead import read_ahead, take_ahead
+from seglog.kafka.requests.turns import in_turns
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.waiting import woken
 
@@ -28,7 +29,8 @@ async def fetch(call: Call) -> Values:
     Every request is complete: the server keeps no sessions (session id 0).
     """
     topics = await call.named(call.values["topics"], "topic")
-    wanted = [await _wanted(call, topic["topic"], one) for topic in topics for one in topic["partitions"]]
+    named = ((topic["topic"], one) for topic in topics for one in topic["partitions"])
+    wanted = [await _wanted(call, topic, one) async for topic, one in in_turns(named)]
     wanted = await _wait(call, wanted)
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
     read = await take_ahead(call, wanted, most) or await _read_now(call, wanted, most)

@@ -10,6 +10,7 @@ from seglog.kafka.groups.group import Group
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.commits import commit_answer
 from seglog.kafka.requests.groups import CONSUMER, admitted
+from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.wire.buffers import Malformed, Reader
 from seglog.topic.layout.places import Partition
 
@@ -29,7 +30,7 @@ async def offset_delete(call: Call) -> Values:
     found = {
         (topic["name"], one["partition_index"]): await _refusal(call, topic["name"], one["partition_index"], read_now)
         for topic in call.values["topics"]
-        for one in topic["partitions"]
+        async for one in in_turns(topic["partitions"])
     }
     chosen: list[Partition] = [place for place, refused in found.items() if not refused]
     forget = partial(call.services.broker.groups.forget_offsets, name, chosen, holds=coordinator.holds(name))

@@ -8,8 +8,9 @@ from seglog.errors import Forbidden, GroupConflict, GroupNotFound, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group, State
 from seglog.kafka.groups.member import Joined, Synced, SyncWish, Wish
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values
 from seglog.kafka.requests.metadata import NODE
+from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.settings import SESSION_MS
 from seglog.kafka.topic_ids import uuid_of
 from seglog.server.api import group_rights
@@ -84,9 +85,11 @@ async def join_group(call: Call) -> Values:
         may_skip=call.version >= SKIPS_SINCE,
     )
     try:
-        return _join_answer(call, await call.parts.coordinator.join(values["group_id"], wish))
+        joined = await call.parts.coordinator.join(values["group_id"], wish)
     except SeglogError as error:
         return _join_answer(call, Joined(codes.code_of(error), wish.member))
+    await call.room(sum(ENTRY_BYTES + len(metadata) for _, _, metadata in joined.members))
+    return _join_answer(call, joined)
 
 
 def _join_answer(call: Call, joined: Joined) -> Values:
@@ -143,7 +146,9 @@ async def leave_group(call: Call) -> Values:
     code = await admitted(call, call.values["group_id"], creates=False)  # a static member's name is no secret
     if code not in (codes.NONE, codes.GROUP_ID_NOT_FOUND):
         return {"error_code": code, "members": []}
-    left = [{**one, "error_code": codes.UNKNOWN_MEMBER_ID if code else _leave(call, one)} for one in wanted]
+    left = [
+        {**one, "error_code": codes.UNKNOWN_MEMBER_ID if code else _leave(call, one)} async for one in in_turns(wanted)
+    ]
     return {"error_code": left[0]["error_code"] if call.version < MEMBERS_SINCE else codes.NONE, "members": left}
 
 
@@ -193,7 +198,9 @@ def topic_id(call: Call, name: str) -> str | None:
 async def list_groups(call: Call) -> Values:
     """Return the groups that the sender may use, in the wanted states and of the wanted types."""
     groups, coordinator, held = call.services.broker.groups, call.parts.coordinator, {}
-    for name in coordinator.names():
+    names = coordinator.names()
+    await call.room(len(names) * ENTRY_BYTES)
+    async for name in in_turns(names):
         if await admitted(call, name, creates=False) == codes.NONE:
             classic, consumers = coordinator.find(name), coordinator.find_consumers(name)
             if classic is not None:
@@ -210,6 +217,7 @@ async def list_groups(call: Call) -> Values:
                     found[name] = (state.value, CLASSIC)
         return found
 
+    await call.room(len(await call.services.groups.run(groups.names)) * ENTRY_BYTES)
     shown = {**await call.services.groups.run(others), **held}
     states, types = ({one.lower() for one in call.values[name]} for name in ("states_filter", "types_filter"))
     return {
@@ -222,8 +230,9 @@ async def list_groups(call: Call) -> Values:
 
 
 async def describe_groups(call: Call) -> Values:
-    """Return states, members and their assignments."""
-    return {"groups": [await _described(call, name) for name in call.values["groups"]]}
+    """Return states, members and their assignments; of each group once, however often the request names it."""
+    names = dict.fromkeys(call.values["groups"])
+    return {"groups": [await _described(call, name) async for name in in_turns(names)]}
 
 
 async def _described(call: Call, name: str) -> Values:
@@ -234,6 +243,7 @@ async def _described(call: Call, name: str) -> Values:
         return _unknown(call, shown) if code == codes.GROUP_ID_NOT_FOUND else {**shown, "error_code": code}
     group = call.parts.coordinator.find(name)
     if group is not None:
+        await call.room(sum(ENTRY_BYTES + one.size for one in group.members.values()))
         return {**shown, **_state_of(group)}
     if call.parts.coordinator.find_consumers(name) is not None:  # as Kafka: ConsumerGroupDescribe shows it
         return _unknown(call, shown)
@@ -276,7 +286,10 @@ def _state_of(group: Group) -> Values:
 async def delete_groups(call: Call) -> Values:
     """Delete groups without members, with their committed offsets."""
     return {
-        "results": [{"group_id": name, "error_code": await _delete(call, name)} for name in call.values["groups_names"]]
+        "results": [
+            {"group_id": name, "error_code": await _delete(call, name)}
+            async for name in in_turns(dict.fromkeys(call.values["groups_names"]))
+        ]
     }
 
 

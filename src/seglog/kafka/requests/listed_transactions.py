@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from seglog.kafka import codes
-from seglog.kafka.requests.call import Call, Values, by_topic
+from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values, by_topic
+from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.transactions.state import State, Transactional
 
 SHOWN = {
@@ -20,23 +21,30 @@ NOT_STARTED = -1
 
 async def list_transactions(call: Call) -> Values:
     """Return the ids that the sender may use, in the wanted states and of the wanted producers."""
-    states, producers = call.values["state_filters"], call.values["producer_id_filters"]
+    states, producers = set(call.values["state_filters"]), set(call.values["producer_id_filters"])
+    known = call.parts.transactions.of(call.caller)
+    await call.room(len(known) * ENTRY_BYTES)
     found = [
         {"transactional_id": one.name, "producer_id": one.producer_id, "transaction_state": SHOWN[one.state]}
-        for one in call.parts.transactions.of(call.caller)
+        for one in known
         if (not states or SHOWN[one.state] in states) and (not producers or one.producer_id in producers)
     ]
     return {
         "error_code": codes.NONE,
-        "unknown_state_filters": [name for name in states if name not in KNOWN],
+        "unknown_state_filters": sorted(states - KNOWN),
         "transaction_states": found,
     }
 
 
 async def describe_transactions(call: Call) -> Values:
-    """Return the producers, the states and the partitions of ids that the sender may use."""
+    """Return the producers, the states and the partitions of ids that the sender may use; of each id once."""
     known = {one.name: one for one in call.parts.transactions.of(call.caller)}
-    return {"transaction_states": [_described(name, known.get(name)) for name in call.values["transactional_ids"]]}
+    found = []
+    async for name in in_turns(dict.fromkeys(call.values["transactional_ids"])):
+        one = known.get(name)
+        await call.room(ENTRY_BYTES * (1 if one is None else 1 + len(one.partitions)))
+        found.append(_described(name, one))
+    return {"transaction_states": found}
 
 
 def _described(name: str, one: Transactional | None) -> Values:

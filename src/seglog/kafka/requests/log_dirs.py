@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seglog.errors import SeglogError
 from seglog.kafka import codes
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values
 from seglog.kafka.requests.operations import cluster_refusal
 
 UNKNOWN = -1
@@ -16,6 +16,8 @@ async def describe_log_dirs(call: Call) -> Values:
     if refusal is not None:
         return refusal
     services, wanted = call.services, call.values["topics"]
+
+    await call.room(len(await services.reads.run(services.broker.logs)) * ENTRY_BYTES)
 
     def found() -> list[Values]:
         if wanted is None:

@@ -10,7 +10,7 @@ from seglog.kafka import codes
 from seglog.kafka.messages.admin import BROKERS, CONTROLLERS
 from seglog.kafka.messages.shared import UNKNOWN_RIGHTS
 from seglog.kafka.requests import operations
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values
 from seglog.kafka.requests.epochs import leader_epoch
 from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.topic_ids import uuid_of
@@ -62,15 +62,17 @@ def _is_visible(call: Call, name: str) -> bool:
 
 
 async def _described(call: Call, name: str) -> Values:
-    return await topic_or_error(name, _created(call, name))
+    return await topic_or_error(call, name, _created(call, name))
 
 
-async def topic_or_error(name: str, found: Awaitable[Topic]) -> Values:
-    """Return a topic with all of its partitions, or the error of `found`."""
+async def topic_or_error(call: Call, name: str, found: Awaitable[Topic]) -> Values:
+    """Return a topic with all of its partitions, or the error of `found`. Raises Busy without memory for them."""
     try:
-        return _partitions(await found)
+        topic = await found
     except SeglogError as error:
         return {"error_code": refusal_of(error), "name": name, "partitions": []}
+    await call.room((1 + topic.partitions) * ENTRY_BYTES)
+    return _partitions(topic)
 
 
 async def _with_id(call: Call, uuid: str) -> Values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from seglog.errors import SeglogError
@@ -9,6 +10,7 @@ from seglog.kafka import codes
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.metadata import NODE, refusal_of
 from seglog.kafka.requests.topics import Refused
+from seglog.kafka.requests.turns import in_turns
 from seglog.topic.topic import Topic
 
 TO_THE_END = -1
@@ -17,9 +19,9 @@ NO_OFFSET = -1
 
 async def create_partitions(call: Call) -> Values:
     """Raise the numbers of partitions; or only check whether they could be."""
-    names = [one["name"] for one in call.values["topics"]]
-    found = [await _create(call, one, twice=names.count(one["name"]) > 1) for one in call.values["topics"]]
-    return {"results": found}
+    wanted = call.values["topics"]
+    named = Counter(one["name"] for one in wanted)
+    return {"results": [await _create(call, one, twice=named[one["name"]] > 1) async for one in in_turns(wanted)]}
 
 
 async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:

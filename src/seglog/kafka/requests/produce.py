@@ -25,7 +25,7 @@ from seglog.kafka.records.layout import (
 )
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.copies import check_copies, copied
-from seglog.kafka.requests.decoding import decoded, decoded_bytes
+from seglog.kafka.requests.decoding import decoded, decoded_bytes, in_bounds
 from seglog.kafka.requests.staging import staged
 from seglog.log.appends.group import Draft
 from seglog.server.runtime.appends import Append
@@ -33,7 +33,7 @@ from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.mirroring import Written
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from seglog.kafka.records.records import Records
     from seglog.log.log import Log
@@ -44,6 +44,8 @@ SMALL_BYTES = 64 * 1024  # up to this size a record or a batch is appended witho
 HERE_BYTES = 256 * 1024  # the same, decompressed
 FEW_PARTS = 100  # partitions of a request, whose answers may wait without a claim on memory
 NO_TIME = -1
+AT_A_TIME = 100  # partitions of a request
+Item = TypeVar("Item")
 T = TypeVar("T")
 
 
@@ -85,14 +87,16 @@ async def produce(call: Call) -> Values | None:
     While records of a few partitions wait to be synced, the next request of the client is read.
     """
     topics, acks = call.values["topic_data"], call.values["acks"]
-    parts = await _each([_store(call, topic["name"], one, acks) for topic in topics for one in topic["partition_data"]])
+    wanted = [(topic["name"], one) for topic in topics for one in topic["partition_data"]]
+    rows = max(NoKeys.MOST // max(len(wanted), 1), 1)
+    parts = await _each(lambda one: _store(call, *one, acks, rows), wanted)
     if acks == NO_ACK:
         _check_accepted(parts)
         return None
     if any(one.waits is not None for one in parts):
         if len(parts) <= FEW_PARTS:
             call.read_on()
-        answers = await _each([_acknowledged(call, one) for one in parts])
+        answers = await _each(partial(_acknowledged, call), parts)
     else:
         answers = [one.values for one in parts]
     found = iter(answers)
@@ -112,12 +116,18 @@ def _check_accepted(parts: list[Part]) -> None:
             raise Unanswered(f"a batch with acks=0 for {place} was refused: {one.values['error_message']}")
 
 
-async def _each(wanted: list[Coroutine[Any, Any, T]]) -> list[T]:
-    return [await wanted[0]] if len(wanted) == 1 else await asyncio.gather(*wanted)  # a task costs 50 us
+async def _each(work: Callable[[Item], Coroutine[Any, Any, T]], items: list[Item]) -> list[T]:
+    """Return what the work on each item returns; on some at a time, between which other requests have their turn."""
+    if len(items) == 1:  # a task costs 50 us
+        return [await work(items[0])]
+    found: list[T] = []
+    for start in range(0, len(items), AT_A_TIME):
+        found += await asyncio.gather(*map(work, items[start : start + AT_A_TIME]))
+    return found
 
 
-async def _store(call: Call, name: str, wanted: Values, acks: int) -> Part:
-    """Append the batch of a partition; its memory is not held any longer."""
+async def _store(call: Call, name: str, wanted: Values, acks: int, rows: int) -> Part:
+    """Append the batch of a partition; its memory is not held any longer. rows: how many an answer may blame."""
     number, data = wanted["index"], wanted.pop("records")
     if acks not in (NO_ACK, APPENDED, DURABLE):
         text = f"acks is {acks}; it must be 0, 1 or -1 (all)"
@@ -128,7 +138,7 @@ async def _store(call: Call, name: str, wanted: Values, acks: int) -> Part:
         since = log.epoch
         stored = await _append(call, topic, number, data, durable=acks == DURABLE)
     except SeglogError as error:
-        return Part(name, _failed(call, name, number, error))
+        return Part(name, _failed(call, name, number, error, rows))
     call.services.space.worked(name)
     values = {
         "index": number,
@@ -152,18 +162,18 @@ async def _acknowledged(call: Call, part: Part) -> Values:
     return part.values
 
 
-def _failed(call: Call, name: str, number: int, error: SeglogError) -> Values:
+def _failed(call: Call, name: str, number: int, error: SeglogError, rows: int = 0) -> Values:
     call.services.space.failed(name, error)
-    return {**_refused(number, codes.code_of(error), str(error)), "record_errors": _errors_of(error)}
+    return {**_refused(number, codes.code_of(error), str(error)), "record_errors": _errors_of(error, rows)}
 
 
 def _refused(number: int, code: int, text: str) -> Values:
     return {"index": number, "error_code": code, "base_offset": -1, "error_message": text}
 
 
-def _errors_of(error: SeglogError) -> list[Values]:
-    """Return which records of a batch are to blame; the client can send the others again."""
-    rows = error.rows if isinstance(error, NoKeys) else []
+def _errors_of(error: SeglogError, most: int) -> list[Values]:
+    """Return which records of a batch are to blame, the first `most`; the client can send the others again."""
+    rows = error.rows[:most] if isinstance(error, NoKeys) else []
     return [{"batch_index": row, "batch_index_error_message": "it has no key"} for row in rows]
 
 
@@ -228,7 +238,8 @@ async def _append_new(call: Call, batch: ProducedBatch, once: str | None) -> ran
     try:
         stored = _append_here(call, batch, once)
         if stored is None:
-            stored = await _append_apart(call, batch, once)
+            apart, most = partial(_append_apart, call, batch, once), call.services.settings.limits.batch_bytes
+            stored = await in_bounds(batch.data, batch.head, most, apart)
     except OSError as error:
         if isinstance(error, SeglogError):
             raise
@@ -237,16 +248,16 @@ async def _append_new(call: Call, batch: ProducedBatch, once: str | None) -> ran
     return stored
 
 
-async def _append_apart(call: Call, batch: ProducedBatch, once: str | None) -> range:
-    """Append a batch on a thread, in memory that the server has for it."""
+async def _append_apart(call: Call, batch: ProducedBatch, once: str | None, most: int) -> range:
+    """Append a batch on a thread, in memory that the server has for it; see `in_bounds`."""
     services, limits, log = call.services, call.services.settings.limits, batch.log
 
     def append() -> range:
-        return _appended(batch, decoded(batch.data, batch.head, log, limits.batch_bytes, limits), once)
+        return _appended(batch, decoded(batch.data, batch.head, log, most, limits), once)
 
     claim = Claim(services.memory, "decoding")
     call.hold(claim)
-    room = partial(claim.wait, decoded_bytes(batch.data, batch.head))
+    room = partial(claim.wait, decoded_bytes(batch.head, most))
     written: Any = lambda _: [(batch.number, log)]  # noqa: E731 - as `batch` calls it
     try:
         offsets: range = await services.appends.batch(batch.topic.name, written, append, durable=False, first=room)
@@ -258,7 +269,7 @@ async def _append_apart(call: Call, batch: ProducedBatch, once: str | None) -> r
 def _append_here(call: Call, batch: ProducedBatch, once: str | None) -> range | None:
     """Append a small batch immediately; None, without having done anything, if that could block or take long."""
     services, (topic, number, log, data, head) = call.services, batch
-    if len(data) > SMALL_BYTES or not topic.is_ready(number, HERE_BYTES + decoded_bytes(data, head), once):
+    if len(data) > SMALL_BYTES or not topic.is_ready(number, decoded_bytes(head, HERE_BYTES), once):
         return None
     try:
         records = decoded(data, head, log, HERE_BYTES, services.settings.limits)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from seglog.errors import Busy, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.producers.registry import KnownProducer, Place, new_producer
-from seglog.kafka.requests.call import Call, Values, log_of
+from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values, log_of
 from seglog.kafka.requests.metadata import refusal_of
 from seglog.kafka.requests.turns import in_turns
 
@@ -76,6 +76,7 @@ async def _known(
     if len(found) > most:
         message = f"a response has at most {MOST_DESCRIBED} producers; ask for fewer partitions"
         return {**shown, "error_code": codes.POLICY_VIOLATION, "error_message": message}
+    await call.room(len(found) * ENTRY_BYTES)
     return {**shown, "active_producers": [_described(one) for one in found.values()]}
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from seglog.kafka.faults import WrongState
 from seglog.kafka.producers.sequences import Appended, key_of
 from seglog.kafka.records.faults import BadBatch
-from seglog.kafka.requests.decoding import decoded, decoded_bytes
+from seglog.kafka.requests.decoding import decoded, decoded_bytes, in_bounds
 from seglog.server.runtime.memory import Claim
 from seglog.topic.broker import transactions_of
 from seglog.topic.transactions.journal import Batch
@@ -57,23 +57,27 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
             about = {"sequence": head.sequence, "checksum": head.checksum, "offset": offset}
             once = f"{key_of(number, head)} {journal.id}"
             batch = Batch(topic.name, topic.id, number, once, head.records, about)
-            await _stage(call, topic, journal, batch, data, head)
+            stage = partial(_stage, call, topic, journal, batch, data, head)
+            await in_bounds(data, head, call.services.settings.limits.batch_bytes, stage)
             line.note(head.producer_epoch, head.sequence, head.records, Appended(offset, head.checksum))
         return range(offset, offset + head.records)
 
     return await transactions.within(one, head.producer_epoch, work)
 
 
-async def _stage(call: Call, topic: Topic, journal: Journal, batch: Batch, data: memoryview, head: Head) -> None:
+async def _stage(
+    call: Call, topic: Topic, journal: Journal, batch: Batch, data: memoryview, head: Head, most: int
+) -> None:
+    """Stage a batch on a thread, in memory that the server has for it; see `in_bounds`."""
     limits, log = call.services.settings.limits, topic.partition(batch.partition)
     claim = Claim(call.services.memory, "decoding")
 
     def stage() -> None:
-        records = _stored(decoded(data, head, log, limits.batch_bytes, limits).arrow)
+        records = _stored(decoded(data, head, log, most, limits).arrow)
         transactions_of(call.services.broker).stage(journal, batch, records)
 
     try:
-        room = partial(claim.wait, decoded_bytes(data, head) + len(data))
+        room = partial(claim.wait, decoded_bytes(head, most) + len(data))
         await call.parts.transactions.run(stage, room)
     finally:
         claim.close()

@@ -48,7 +48,7 @@ def _start(named: set[str], cursor: Values | None) -> tuple[str, int]:
 
 
 async def _described(call: Call, name: str) -> Values:
-    found = await topic_or_error(name, visible_topic(call, name))
+    found = await topic_or_error(call, name, visible_topic(call, name))
     if not found.get("error_code"):
         found["topic_authorized_operations"] = operations.on_topic(call.caller, name)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from seglog.config import LogConfig
@@ -10,6 +11,7 @@ from seglog.kafka import codes
 from seglog.kafka.configs import changed, checked
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of
+from seglog.kafka.requests.turns import in_turns
 from seglog.topic.layout.names import checked_name, refuse_reserved
 
 DEFAULT = -1
@@ -25,8 +27,9 @@ class Refused(SeglogError):
 
 async def create_topics(call: Call) -> Values:
     """Create topics; or only check whether they could be."""
-    names = [one["name"] for one in call.values["topics"]]
-    return {"topics": [await _create(call, one, twice=names.count(one["name"]) > 1) for one in call.values["topics"]]}
+    wanted = call.values["topics"]
+    named = Counter(one["name"] for one in wanted)
+    return {"topics": [await _create(call, one, twice=named[one["name"]] > 1) async for one in in_turns(wanted)]}
 
 
 async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:
@@ -80,8 +83,8 @@ def _partitions(call: Call, wanted: Values) -> int:
 
 async def delete_topics(call: Call) -> Values:
     """Delete topics with their records and committed offsets."""
-    names = call.values["topic_names"]
-    return {"responses": [{"name": name, "error_code": await _delete(call, name)} for name in names]}
+    names = in_turns(call.values["topic_names"])
+    return {"responses": [{"name": name, "error_code": await _delete(call, name)} async for name in names]}
 
 
 async def _delete(call: Call, name: str) -> int:

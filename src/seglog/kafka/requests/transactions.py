@@ -10,6 +10,7 @@ from seglog.kafka.faults import Fenced
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.commits import commit_answer, invalid_commit
 from seglog.kafka.requests.groups import admitted, member_refusal
+from seglog.kafka.requests.turns import in_turns
 
 if TYPE_CHECKING:
     from seglog.kafka.transactions.state import Transactional
@@ -34,7 +35,7 @@ def _find(call: Call) -> Transactional:
 async def add_partitions_to_txn(call: Call) -> Values:
     """Add partitions to the transaction, all of them or none."""
     wanted = [(topic["name"], number) for topic in call.values["topics"] for number in topic["partitions"]]
-    found = {place: await _refusal(call, place) for place in wanted}
+    found = {place: await _refusal(call, place) async for place in in_turns(wanted)}
     if any(found.values()):
         found = {place: code or codes.OPERATION_NOT_ATTEMPTED for place, code in found.items()}
     else:
@@ -86,7 +87,7 @@ async def txn_offset_commit(call: Call) -> Values:
     places = [(topic["name"], one) for topic in values["topics"] for one in topic["partitions"]]
     found: dict[Partition, int] = {}
     offsets: dict[Partition, tuple[int, str]] = {}
-    for topic, one in places:
+    async for topic, one in in_turns(places):
         place, text = (topic, one["partition_index"]), one["committed_metadata"] or ""
         found[place] = code or await invalid_commit(call, topic, one, text)
         if not found[place]:

@@ -1,7 +1,7 @@
 """Put together, line by line, the function that reads or writes a message in one version, and compile it.
 
-Reading functions have the message as `data` (memoryview), the position as `at`, and the end as `end`; they return the
-value and the position after it. Writing functions have the `Writer` as `out`, its `tail`, and the `value`.
+Reading functions have the message as `data` (memoryview), the position as `at`, the end as `end`, and a `Take`; they
+return the value and the position after it. Writing functions have the `Writer` as `out`, its `tail`, and the `value`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from seglog.kafka.wire.buffers import Malformed, Writer, refuse_end, varint_at
 
 INDENT = "    "
+LETTER_BYTES = 4  # the most that a byte of UTF-8 takes in a string
 VARINT = "varint(data, at)"
 
 
@@ -25,7 +26,13 @@ class Code:
         self._lines: list[str] = []
         self._depth = 1
         self._numbers = count()
-        self._scope: dict[str, Any] = {"varint": varint_at, "null": _null, "short": refuse_end, "too_many": _too_many}
+        self._scope: dict[str, Any] = {
+            "varint": varint_at,
+            "null": _null,
+            "short": refuse_end,
+            "too_many": _too_many,
+            "take_text": _take_text,
+        }
 
     def add(self, *lines: str) -> None:
         """Add lines."""
@@ -56,9 +63,11 @@ class Code:
         """Return a name for a struct.Struct of numbers."""
         return self.constant(struct.Struct(f">{letters}"))
 
-    def reader(self, found: str) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+    def reader(self, found: str) -> Callable[[memoryview, int, int, Callable[[int], None]], tuple[Any, int]]:
         """Return the function that reads `found`."""
-        run: Callable[[memoryview, int, int], tuple[Any, int]] = self._compiled("data, at, end", f"return {found}, at")
+        run: Callable[[memoryview, int, int, Callable[[int], None]], tuple[Any, int]] = self._compiled(
+            "data, at, end, take", f"return {found}, at"
+        )
         return run
 
     def writer(self) -> Callable[[Writer, Any], None]:
@@ -121,3 +130,10 @@ def _null() -> NoReturn:
 
 def _too_many(values: int, left: int) -> NoReturn:
     raise Malformed(f"an array of {values} values cannot fit in the {left} bytes that follow")
+
+
+def _take_text(size: int, most: int, take: Callable[[int], None]) -> None:
+    """Take the memory for a string of `size` bytes. Raises Malformed if it has more than `most`."""
+    if size > most:
+        raise Malformed(f"a string has {size} bytes; it may have {most}")
+    take(LETTER_BYTES * size)

@@ -5,6 +5,9 @@ flexible versions lengths are varints and a structure ends with tagged fields; u
 
 A type has its code for one version (`read_code`, `write_code`); the code of a whole message is compiled once,
 which takes a quarter of the time of a call for each field.
+
+A few bytes of a message can become a thousand times as many in memory. So a reader passes a `Take`, which is called
+before values are allocated, and can refuse them.
 """
 
 from __future__ import annotations
@@ -21,6 +24,18 @@ from seglog.kafka.wire.code import Code
 
 ALWAYS = 2**15
 MOST_TAGGED = 64
+MOST_TEXT = 2**15 - 1
+"""Bytes of a string, in all versions; as in Kafka."""
+Take = Callable[[int], None]
+"""Called with the bytes of memory that the next values take, before there are any; raises to refuse them."""
+SHORT_TEXT = 64
+"""Bytes up to which the letters of a string count as part of it."""
+ENTRY_BYTES = 24
+"""Of a field in a dict, beside its value."""
+
+
+def ignore(size: int) -> None:
+    """Refuse nothing: a `Take` for messages that are not from outside."""
 
 
 class Form(NamedTuple):
@@ -31,16 +46,21 @@ class Form(NamedTuple):
 
 
 class Kind(ABC):
-    """A type of values. least: the fewest bytes that a value takes, which limits arrays before they are read."""
+    """A type of values.
+
+    least: the fewest bytes of a message that a value takes, which limits arrays before they are read. cost: about the
+    bytes of memory that a value takes, without the values of arrays and the letters of long strings.
+    """
 
     __slots__ = ()
     least: int
+    cost: int
 
-    def read(self, source: Reader, form: Form) -> Any:
-        """Read a value. Raises Malformed if the bytes are not one."""
+    def read(self, source: Reader, form: Form, take: Take = ignore) -> Any:
+        """Read a value. Raises Malformed if the bytes are not one, and what `take` raises."""
         data = source.bytes
         try:
-            value, source.position = _reader(self, form)(data, source.position, len(data))
+            value, source.position = _reader(self, form)(data, source.position, len(data), take)
         except (IndexError, struct.error) as error:
             raise Malformed(f"the message ends at byte {len(data)}, within a field") from error
         except UnicodeDecodeError as error:
@@ -61,7 +81,7 @@ class Kind(ABC):
 
 
 @cache
-def _reader(kind: Kind, form: Form) -> Callable[[memoryview, int, int], tuple[Any, int]]:
+def _reader(kind: Kind, form: Form) -> Callable[[memoryview, int, int, Take], tuple[Any, int]]:
     code = Code()
     return code.reader(kind.read_code(code, form))
 
@@ -81,6 +101,7 @@ class Fixed(Kind):
     """Values of a fixed size. letter: their format in `struct`; those that follow each other are read in one step."""
 
     __slots__ = ()
+    cost = 40
 
     @property
     @abstractmethod
@@ -136,6 +157,7 @@ class Identity(Fixed):
     """A UUID, as 32 hex digits: the form of a topic's id in `topic.json`."""
 
     least: int = 16
+    cost: int = 96
 
     @property
     def letter(self) -> str:
@@ -205,10 +227,12 @@ class Text(_Sized):
     nullable: bool = False
     nullable_since: int = 0
     least: int = 1
+    cost: int = 128
     letter = "h"
 
     def read_content(self, code: Code, length: str, found: str, form: Form) -> None:  # noqa: ARG002 - the contract's
         """Read a string."""
+        code.add(f"if {length} > {SHORT_TEXT}: take_text({length}, {MOST_TEXT}, take)")
         code.read_slice(length, 'str({}, "utf-8")', found)
 
     def write_content(self, code: Code, value: str, form: Form) -> None:
@@ -226,6 +250,7 @@ class Data(_Sized):
     nullable: bool = False
     nullable_since: int = 0
     least: int = 1
+    cost: int = 192
 
     def read_content(self, code: Code, length: str, found: str, form: Form) -> None:  # noqa: ARG002 - the contract's
         """Read bytes."""
@@ -247,10 +272,12 @@ class Array(_Sized):
     nullable: bool = False
     nullable_since: int = 0
     least: int = 1
+    cost: int = 64
 
     def read_content(self, code: Code, length: str, found: str, form: Form) -> None:
         """Read the values, if as many can follow."""
-        code.add(f"if {length} * {self.of.least} > end - at: too_many({length}, end - at)", f"{found} = []")
+        code.add(f"if {length} * {self.of.least} > end - at: too_many({length}, end - at)")
+        code.add(f"if {length}: take({length} * {self.of.cost})", f"{found} = []")
         with code.block(f"for _ in range({length}):"):
             code.add(f"{found}.append({self.of.read_code(code, form)})")
 
@@ -311,6 +338,11 @@ class Struct(Kind):
         """The bytes of the fields that every version has."""
         return max(sum(one.kind.least for one in self.fields if one.since == 0 and one.until == ALWAYS), 1)
 
+    @cached_property
+    def cost(self) -> int:  # type: ignore[override] # as above
+        """The bytes of a dict with all fields, about."""
+        return 128 + sum(ENTRY_BYTES + one.kind.cost for one in self.fields)
+
     def read_code(self, code: Code, form: Form) -> str:
         """Read the fields of a version."""
         values, found = code.name(), dict[str, str]()
@@ -328,7 +360,8 @@ class Struct(Kind):
         if form.flexible:
             known = code.constant({one.tag: (one.name, one.kind) for one in self._tagged(form)})
             code.add("if data[at] == 0: at += 1")
-            code.add(f"else: at = {code.constant(_read_tagged)}(data, at, {code.constant(form)}, {known}, {values})")
+            fields = f"{code.constant(form)}, {known}, {values}, take"
+            code.add(f"else: at = {code.constant(_read_tagged)}(data, at, {fields})")
         return values
 
     def write_code(self, code: Code, value: str, form: Form) -> None:
@@ -378,7 +411,7 @@ def _fixed(run: list[Field]) -> list[Fixed]:
 
 
 def _read_tagged(
-    data: memoryview, at: int, form: Form, known: dict[int, tuple[str, Kind]], values: dict[str, Any]
+    data: memoryview, at: int, form: Form, known: dict[int, tuple[str, Kind]], values: dict[str, Any], take: Take
 ) -> int:
     """Read the tagged fields of a structure; return the position after them."""
     source = Reader(data, at)
@@ -390,7 +423,7 @@ def _read_tagged(
         inner = source.data(size)
         if tag in known:
             name, kind = known[tag]
-            values[name] = kind.read(Reader(inner), form)
+            values[name] = kind.read(Reader(inner), form, take)
     return source.position
 
 
@@ -415,6 +448,11 @@ class Maybe(Kind):
 
     of: Struct
     least: int = 1
+
+    @property
+    def cost(self) -> int:  # type: ignore[override] # not stored
+        """That of the structure."""
+        return self.of.cost
 
     def read_code(self, code: Code, form: Form) -> str:
         """Read a structure, if there is one."""

@@ -146,6 +146,19 @@ class Claim:
         self.size = size
         return True
 
+    async def grow(self, size: int, seconds: float | None = None) -> bool:
+        """Hold `size` bytes, and until they fit what is held already; False after `seconds`.
+
+        Two that wait for each other both fail; so `wait` is better where nothing is lost.
+        """
+        try:
+            self.resize(size)
+        except Busy:
+            if not await self._memory.room(self._kind, size - self.size, seconds):
+                return False
+            self.size = size
+        return True
+
     def close(self) -> None:
         """Release all of it."""
         if self.size:

@@ -1,0 +1,260 @@
+"""What a small request costs the server: its values, the records of its batches, and its answer, all claimed before."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import struct
+from concurrent.futures import ThreadPoolExecutor
+
+import lz4.frame
+import pyarrow as pa
+import pytest
+from crc32c import crc32c
+
+from seglog import LogConfig, Retention
+from seglog.client import Client
+from seglog.errors import Busy
+from seglog.kafka import codes
+from seglog.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE
+from seglog.kafka.messages.core import FETCH, PRODUCE
+from seglog.kafka.messages.groups import DESCRIBE_GROUPS, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH, SYNC_GROUP
+from seglog.kafka.messages.transactions import DESCRIBE_TRANSACTIONS
+from seglog.kafka.records.decode import head_of
+from seglog.kafka.records.faults import TooLarge
+from seglog.kafka.requests.decoding import decoded_bytes, in_bounds
+from seglog.kafka.requests.holding import Costly, Holding
+from seglog.kafka.wire.buffers import Malformed, Reader, Writer
+from seglog.kafka.wire.schema import STRING, Form
+from seglog.server.runtime.memory import Claim, Memory
+from tests.kafka.clients import Confluent, Sent
+from tests.kafka.producers import produced
+from tests.kafka.test_hostile import Limited, still_answers
+from tests.kafka.test_memory import held
+from tests.kafka.test_record_batches import kio_batch
+from tests.kafka.virtual import run_in_virtual_time
+from tests.waiting import until
+
+MIB = 1024 * 1024
+MOST = 64 * MIB
+FLEXIBLE = Form(12, flexible=True)
+
+
+def varint(number):
+    target = Writer()
+    target.varint(number)
+    return bytes(target.tail)
+
+
+def produce_of_empty_topics(count):
+    return b"\0" + struct.pack(">hi", 1, 1000) + varint(count + 1) + b"\x01\x01\0" * count + b"\0"
+
+
+def fetch_of_empty_topics(count):
+    numbers = struct.pack(">iiiibii", -1, 100, 1, 1, 0, 0, -1)
+    return numbers + varint(count + 1) + b"\x01\x01\0" * count + b"\x01\x01\0"
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "body"), [(PRODUCE, 9, produce_of_empty_topics), (FETCH, 12, fetch_of_empty_topics)]
+)
+def test_a_request_of_very_many_empty_topics_is_refused_before_they_are_objects(api, version, body):
+    form, memory = api.form(version), Memory(384 * MIB)
+    few = Holding(memory, 1.0)
+    topics = api.request.read(Reader(body(1000)), form, few.take)["topic_data" if api is PRODUCE else "topics"]
+    assert len(topics) == 1000
+    assert memory.held["answers"] == few.size > 100_000
+    many = Holding(memory, 1.0)
+    with pytest.raises(Costly, match="name less in one request"):
+        api.request.read(Reader(body(1_000_000)), form, many.take)
+    assert many.claim.size == 0
+
+
+def test_the_server_goes_on_after_a_request_of_very_many_empty_topics(tmp_path):
+    server = Limited(tmp_path / "root")
+    try:
+        still_answers(server)
+        before = server.resident()
+        with server.connection() as raw:
+            raw.request(PRODUCE.key, 9, b"\0" + produce_of_empty_topics(1_000_000))
+            assert raw.response() == b""
+        still_answers(server)
+        assert server.resident() - before < 40 * MIB  # 3 MB were sent, and would be 700 MB as objects
+    finally:
+        server.stop()
+
+
+def test_a_request_waits_for_memory_for_its_values_and_is_refused_if_there_is_none():
+    memory = Memory(64 * MIB)
+
+    async def story():
+        other, one = Claim(memory, "answers"), Holding(memory, 10.0)
+        other.resize(memory.share("answers"))
+        with pytest.raises(Busy):
+            one.take(MIB)
+        waiting = asyncio.create_task(one.start_again())
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        other.close()
+        await waiting
+        one.take(MIB)
+        one.settle()
+        assert memory.held["answers"] == one.size == 2 * MIB
+        other.resize(memory.share("answers") - one.size)
+        growing = asyncio.create_task(one.room(MIB))
+        await asyncio.sleep(1)
+        assert not growing.done()
+        other.resize(0)
+        await growing
+        assert memory.held["answers"] == 3 * MIB
+        other.resize(memory.share("answers") - one.size)
+        with pytest.raises(Busy, match="no 4194304 bytes of memory"):
+            await one.room(MIB)
+
+    run_in_virtual_time(story())
+
+
+def test_a_string_is_claimed_as_it_may_be_in_memory_and_has_no_more_bytes_than_in_kafka():
+    taken = []
+    data = varint(30_001) + "😀".encode() * 7500
+    assert STRING.read(Reader(data), FLEXIBLE, taken.append) == "😀" * 7500
+    assert taken == [120_000]
+    with pytest.raises(Malformed, match="may have 32767"):
+        STRING.read(Reader(varint(40_001) + bytes(40_000)), FLEXIBLE)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_that_a_request_names_again_and_again_is_described_once(kafka, name):
+    with kafka.connection() as raw:
+        for api, version, field, answered in (
+            (DESCRIBE_GROUPS, 0, "groups", "groups"),
+            (CONSUMER_GROUP_DESCRIBE, 0, "group_ids", "groups"),
+            (DESCRIBE_TRANSACTIONS, 0, "transactional_ids", "transaction_states"),
+        ):
+            assert len(raw.ask(api, version, {field: [name, "other"] * 500})[answered]) == 2
+
+
+def test_an_offset_that_a_request_names_again_and_again_is_answered_once(kafka, topic, name):
+    part = {"partition_index": 0, "committed_offset": 0, "committed_metadata": "m" * 4000}
+    wanted = {"name": topic, "partition_indexes": [0] * 1000}
+    with kafka.connection() as raw:
+        who = {"generation_id": -1, "member_id": "", "retention_time_ms": -1}
+        raw.ask(OFFSET_COMMIT, 2, {"group_id": name, **who, "topics": [{"name": topic, "partitions": [part]}]})
+        [found] = raw.ask(OFFSET_FETCH, 2, {"group_id": name, "topics": [wanted]})["topics"]
+        assert [one["metadata"] for one in found["partitions"]] == ["m" * 4000]
+        group = {"group_id": name, "topics": None}
+        assert len(raw.ask(OFFSET_FETCH, 8, {"groups": [group] * 1000})["groups"]) == 1
+
+
+def test_a_description_of_members_holds_memory_until_it_is_read(own_kafka):
+    kafka, size = own_kafka(), 4 * MIB - 4096
+    groups = [f"g{number}" for number in range(4)]
+    with kafka.connection() as raw:
+        for group in groups:
+            who = {"group_id": group, "session_timeout_ms": 60_000, "member_id": "", "protocol_type": "consumer"}
+            found = raw.ask(JOIN_GROUP, 0, {**who, "protocols": [{"name": "range", "metadata": bytes(size)}]})
+            given = [{"member_id": found["member_id"], "assignment": b""}]
+            generation = {"group_id": group, "generation_id": found["generation_id"], "member_id": found["member_id"]}
+            assert raw.ask(SYNC_GROUP, 0, {**generation, "assignments": given})["error_code"] == codes.NONE
+        raw.send(DESCRIBE_GROUPS, 0, {"groups": groups * 100})
+        until(lambda: held(kafka.url) > 4 * size)
+        assert 4 * size < len(raw.response()) < 5 * size
+        until(lambda: held(kafka.url) == 0)
+
+
+def test_a_long_name_of_a_topic_is_not_repeated_for_each_partition(kafka):
+    parts = [{"index": number, "records": None} for number in range(1000)]
+    values = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "n" * 30_000, "partition_data": parts}]}
+    with kafka.connection() as raw:
+        raw.send(PRODUCE, 8, values)
+        assert len(raw.response()) < MIB
+
+
+def test_the_records_that_are_to_blame_are_listed_up_to_a_number_for_the_whole_request(kafka, name):
+    with Client(kafka.url) as http:
+        http.create_topic(name, partitions=4, config=LogConfig(retention=Retention(compact=True)))
+    batch = kio_batch([(1000, None, b"v", ())] * 900)
+    parts = [{"index": number, "records": batch} for number in range(4)]
+    with kafka.connection() as raw:
+        wanted = {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": name, "partition_data": parts}]}
+        found = raw.ask(PRODUCE, 8, wanted)["responses"][0]["partition_responses"]
+    assert [len(one["record_errors"]) for one in found] == [250] * 4
+
+
+# --- compressed records -----------------------------------------------------------------------------------------------
+
+
+def xerial(data):
+    blocks = [bytes(pa.compress(data[at : at + 32768], codec="snappy")) for at in range(0, len(data), 32768)]
+    return b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(one)) + one for one in blocks)
+
+
+CODECS = {
+    "gzip": (1, gzip.compress),
+    "snappy": (2, lambda data: pa.compress(data, codec="snappy", asbytes=True)),
+    "snappy-java": (2, xerial),
+    "lz4": (3, lambda data: lz4.frame.compress(data, store_size=False)),
+    "zstd": (4, lambda data: pa.compress(data, codec="zstd", asbytes=True)),
+}
+
+
+def bomb(codec, size):
+    """Return a batch of one record, which is not valid: zeros, compressed."""
+    number, compress = CODECS[codec]
+    checked = struct.pack(">hiqqqhii", number, 0, 0, 0, -1, -1, -1, 1) + compress(bytes(size))
+    return struct.pack(">qiibI", 0, len(checked) + 9, 0, 2, crc32c(checked)) + checked
+
+
+def test_compressed_records_are_claimed_for_a_bound_that_rises():
+    bounds = []
+
+    async def work(bound):
+        bounds.append(bound)
+        if bound < 30 * MIB:
+            raise TooLarge(bound)
+        return bound
+
+    small = bomb("zstd", 30 * MIB)
+    assert asyncio.run(in_bounds(small, head_of(small), MOST, work)) == 64 * MIB
+    assert bounds == [MIB, 4 * MIB, 16 * MIB, 64 * MIB]
+    assert decoded_bytes(head_of(small), 64 * MIB) > 3 * 64 * MIB
+    bounds.clear()
+    with pytest.raises(TooLarge):
+        asyncio.run(in_bounds(small, head_of(small), 20 * MIB, work))
+    assert bounds == [MIB, 4 * MIB, 16 * MIB, 20 * MIB]
+
+
+def attacked(server, codec, requests):
+    """Send that many batches of 63 MiB of zeros at once; return the codes of the answers."""
+    batch = bomb(codec, 63 * MIB)
+    data = [{"name": "default", "partition_data": [{"index": 0, "records": batch}]}]
+
+    def send(_):
+        with server.connection() as raw:
+            raw.send(PRODUCE, 8, {"acks": 1, "timeout_ms": 5000, "topic_data": data})
+            return produced(raw.response())[0]
+
+    with ThreadPoolExecutor(requests) as threads:
+        return set(threads.map(send, range(requests)))
+
+
+def serves_under_attack(tmp_path, codec, requests):
+    server = Limited(tmp_path / "root")
+    try:
+        assert attacked(server, codec, requests) == {codes.INVALID_RECORD}
+        assert Confluent(server.address).produce("default", [Sent(b"v")], codec="zstd") == [0]
+        return server.resident()
+    finally:
+        server.stop()
+
+
+def test_small_requests_whose_records_are_large_take_their_turn_in_memory(tmp_path):
+    assert serves_under_attack(tmp_path, "zstd", 12) < 700 * MIB
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("codec", CODECS)
+def test_small_requests_of_each_codec_whose_records_are_large_take_their_turn_in_memory(tmp_path, codec):
+    assert serves_under_attack(tmp_path, codec, 48) < 1024 * MIB
