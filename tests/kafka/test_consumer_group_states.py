@@ -17,7 +17,7 @@ from seglog.kafka.groups import consumer_group
 from seglog.kafka.groups.consumer_group import ConsumerGroup, Found
 from seglog.kafka.groups.consumer_member import JOIN, LEAVE_FOR_NOW, Answer, Beat
 from seglog.kafka.groups.range_assignment import assign_ranges
-from seglog.kafka.groups.room import Room
+from seglog.server.runtime.shares import Shares
 from seglog.topic.groups.assignment import assign
 from tests.kafka.virtual import run_in_virtual_time
 
@@ -84,7 +84,7 @@ def told(story: Callable[[ConsumerGroup, list[ConsumerGroup]], Coroutine[Any, An
 
     async def run() -> None:
         forgotten: list[ConsumerGroup] = []
-        group = ConsumerGroup("g", forgotten.append, Room(ROOM))
+        group = ConsumerGroup("g", forgotten.append, Shares(ROOM))
         try:
             await story(group, forgotten)
         finally:

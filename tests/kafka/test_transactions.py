@@ -341,14 +341,14 @@ def test_a_commit_without_keys_to_a_topic_that_is_compacted_by_key_since_can_be_
 
 
 def test_transactions_hold_bounded_bytes(tmp_path, name):
-    kafka = Limited(tmp_path / "root", spool_bytes=400_000)
+    kafka = Limited(tmp_path / "root", spool_bytes=800_000)
     try:
         one, other, third = (RawTransactional(kafka, f"{name}-{number}") for number in range(3))
         Confluent(kafka.address).produce(name, [Sent(b"first")])
         for producer in (one, other, third):
             assert producer.add(name, 0) == [OK]
         assert one.send(name, 0, [bytes(150_000)])[0] == OK
-        assert one.send(name, 1, [bytes(60_000)])[0] == 44  # more than half
+        assert one.send(name, 1, [bytes(260_000)])[0] == 44  # more than half
         assert other.send(name, 0, [bytes(150_000)])[0] == OK
         assert third.send(name, 0, [bytes(110_000)])[0] == 7  # another time
         assert one.end() == OK

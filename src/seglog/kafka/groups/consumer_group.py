@@ -23,7 +23,8 @@ from seglog.kafka import codes
 from seglog.kafka.faults import FencedInstance, FencedMember, GroupFull, UnreleasedInstance
 from seglog.kafka.groups.consumer_member import JOIN, LEAVE_FOR_NOW, Answer, Beat, ConsumerMember, size_of
 from seglog.kafka.groups.range_assignment import assign_ranges
-from seglog.kafka.groups.room import MOST_MEMBERS, Room
+from seglog.kafka.groups.room import MOST_MEMBERS
+from seglog.server.runtime.shares import Shares
 from seglog.topic.groups.assignment import assign
 from seglog.topic.groups.state import Crew, Enrolled
 from seglog.topic.layout.places import Partition
@@ -53,8 +54,9 @@ Find = Callable[[str], Found | None]
 class ConsumerGroup:
     """A group. emptied: called when the last member is gone. room: for what the members of all groups hold."""
 
-    def __init__(self, name: str, emptied: Callable[[ConsumerGroup], None], room: Room) -> None:
+    def __init__(self, name: str, emptied: Callable[[ConsumerGroup], None], room: Shares) -> None:
         self.name = name
+        self._payer = ""  # of the member that joined first: its share has the partitions of the group
         self.members: dict[str, ConsumerMember] = {}
         self.crew = Crew()
         self._statics: dict[str, str] = {}  # instance -> member
@@ -123,29 +125,32 @@ class ConsumerGroup:
         old = [self.members[one] for one in {owner, beat.member} if one in self.members]
         topics = (find(name) for name in reads if name not in self._topics)
         places = sum(topic.partitions for topic in topics if topic is not None)
-        self._check_room(size_of(beat, reads) + places * PLACE_BYTES - sum(one.size for one in old))
+        if not self.members:
+            self._payer = beat.payer
+        paid = sum(one.size for one in old if one.said.payer == beat.payer)
+        self._check_room(beat.payer, size_of(beat, reads) - paid + places * PLACE_BYTES)
         if len(self.members) - len(old) >= MOST_MEMBERS:
             raise GroupFull(f"group {self.name!r} has {MOST_MEMBERS} members already")
         for one in old:
             self._remove(one)
             self._take(_renamed(self.crew, one.id, beat.member))
-        found = self.members[beat.member] = ConsumerMember(Beat(beat.member, JOIN))
-        self._room.held += found.size
+        found = self.members[beat.member] = ConsumerMember(Beat(beat.member, JOIN, payer=beat.payer))
+        self._room.change(beat.payer, found.size)
         if beat.instance is not None:
             self._statics[beat.instance] = beat.member
         self._changed = True
         return found
 
-    def _check_room(self, more: int) -> None:
-        if not self._room.fits(more):
-            raise GroupFull("the server has no memory for more members of groups")
+    def _check_room(self, payer: str, more: int) -> None:
+        if not self._room.fits(payer, more):
+            raise GroupFull("the server has no more memory for members of groups of this token or address")
 
     def _hear(self, member: ConsumerMember, beat: Beat, reads: tuple[str, ...]) -> None:
         """Take what a heartbeat has, and restart the member's session."""
         said = member.said.and_then(beat)
         more = size_of(said, reads) - member.size
-        self._check_room(more)
-        self._room.held += more
+        self._check_room(said.payer, more)
+        self._room.change(said.payer, more)
         self._changed |= reads != member.reads
         member.said, member.reads = said, reads
         if member.expiry is not None:
@@ -175,7 +180,7 @@ class ConsumerGroup:
         self._take(self.crew.shared(enrolled, partitions, ASSIGNORS[self.assignor]))
 
     def _take(self, crew: Crew) -> None:
-        self._room.held += (len(crew.owners) - len(self.crew.owners)) * PLACE_BYTES
+        self._room.change(self._payer, (len(crew.owners) - len(self.crew.owners)) * PLACE_BYTES)
         self.crew = crew
 
     @property
@@ -235,7 +240,7 @@ class ConsumerGroup:
 
     def _remove(self, member: ConsumerMember) -> None:
         del self.members[member.id]
-        self._room.held -= member.size
+        self._room.change(member.said.payer, -member.size)
         if member.said.instance is not None:
             self._statics.pop(member.said.instance, None)
         member.end()

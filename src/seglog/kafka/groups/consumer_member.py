@@ -6,14 +6,11 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from seglog.kafka.groups.room import MEMBER_BYTES, NAME_BYTES
 from seglog.topic.layout.places import Partition
 
 JOIN, LEAVE, LEAVE_FOR_NOW = 0, -1, -2
 """Epochs of heartbeats. LEAVE_FOR_NOW: a static member comes back within its session."""
-MEMBER_BYTES = 1024
-"""What a member takes beside what it sent, about."""
-NAME_BYTES = 64
-"""What a name takes beside its letters, about."""
 
 
 class Beat(NamedTuple):
@@ -31,6 +28,7 @@ class Beat(NamedTuple):
         owned: The partitions that it reads now.
         client_id: The client's name.
         host: The client's address.
+        payer: Whose share the member counts against, see `Shares`; of its first heartbeat.
     """
 
     member: str
@@ -44,6 +42,7 @@ class Beat(NamedTuple):
     owned: frozenset[Partition] | None = None
     client_id: str = ""
     host: str = ""
+    payer: str = ""
 
     @property
     def is_full(self) -> bool:
@@ -54,7 +53,7 @@ class Beat(NamedTuple):
     def and_then(self, later: Beat) -> Beat:
         """Return what both say together, the later one first; without partitions."""
         given = {name: value for name, value in later._asdict().items() if value is not None}
-        return self._replace(**given)._replace(owned=None)
+        return self._replace(**given)._replace(owned=None, payer=self.payer)
 
 
 def size_of(said: Beat, reads: tuple[str, ...]) -> int:

@@ -7,12 +7,14 @@ from functools import partial
 from typing import TypeVar
 
 from seglog.errors import GroupConflict
+from seglog.kafka.faults import GroupFull
 from seglog.kafka.groups.consumer_group import ConsumerGroup
 from seglog.kafka.groups.group import Group
 from seglog.kafka.groups.member import Joined, Wish
-from seglog.kafka.groups.room import Room
+from seglog.server.runtime.shares import Shares
 from seglog.server.runtime.workers import Workers
 from seglog.topic.groups import Groups
+from seglog.topic.groups.groups import MAX_GROUPS
 
 AnyGroup = TypeVar("AnyGroup", Group, ConsumerGroup)
 KIND = "a Kafka client"
@@ -34,7 +36,8 @@ class Coordinator:
         """
         self._groups = groups
         self._workers = workers
-        self.room = Room(most_bytes)
+        self.room = Shares(most_bytes)
+        self._reserved_by = Shares(MAX_GROUPS)
         self._known: dict[str, Group | ConsumerGroup] = {}
         self._reserving: dict[str, asyncio.Task[None]] = {}
 
@@ -59,41 +62,51 @@ class Coordinator:
     async def join(self, name: str, wish: Wish) -> Joined:
         """Join a group of the classic protocol, which is new if it has no members.
 
-        Raises GroupConflict if it has members of another protocol, and Busy.
+        Raises GroupConflict if it has members of another protocol, GroupFull, and Busy.
         """
-        return await (await self._group(name, Group)).join(wish)
+        return await (await self._group(name, Group, wish.payer)).join(wish)
 
-    async def consumers(self, name: str) -> ConsumerGroup:
-        """Return a group of the consumer protocol, which is new if it has no members. Errors as `join`."""
-        return await self._group(name, ConsumerGroup)
+    async def consumers(self, name: str, payer: str) -> ConsumerGroup:
+        """Return a group of the consumer protocol, which is new if it has no members. Errors as `join`.
 
-    async def _group(self, name: str, kind: type[AnyGroup]) -> AnyGroup:
+        payer: whose share a new group counts against.
+        """
+        return await self._group(name, ConsumerGroup, payer)
+
+    async def _group(self, name: str, kind: type[AnyGroup], payer: str) -> AnyGroup:
         while (found := self._known.get(name)) is None:
-            await self._reserved(name, kind)
+            await self._reserved(name, kind, payer)
         if not isinstance(found, kind):
             other = "classic" if isinstance(found, Group) else "consumer"
             raise GroupConflict(f"group {name!r} has members with group.protocol={other}; stop them first")
         return found
 
-    async def _reserved(self, name: str, kind: type[AnyGroup]) -> None:
+    async def _reserved(self, name: str, kind: type[AnyGroup], payer: str) -> None:
         """Reserve a group, once for all that wait for it; it is completed even if all of them are gone."""
         task = self._reserving.get(name)
         if task is None:
-            task = self._reserving[name] = asyncio.create_task(self._reserve(name, kind))
+            if not self._reserved_by.fits(payer, 1):
+                raise GroupFull(f"members of {self._reserved_by.of(payer)} groups are of this token or address already")
+            task = self._reserving[name] = asyncio.create_task(self._reserve(name, kind, payer))
         await asyncio.shield(task)
 
-    async def _reserve(self, name: str, kind: type[AnyGroup]) -> None:
+    async def _reserve(self, name: str, kind: type[AnyGroup], payer: str) -> None:
+        self._reserved_by.change(payer, 1)
         try:
             await self._workers.run(partial(self._groups.hold, name, KIND))
+        except BaseException:
+            self._reserved_by.change(payer, -1)
+            raise
         finally:
             del self._reserving[name]
-        group = self._known[name] = kind(name, self._forget, self.room)
+        group = self._known[name] = kind(name, partial(self._forget, payer), self.room)
         asyncio.get_running_loop().call_later(UNUSED_SECONDS, group.forget_if_unused)
 
-    def _forget(self, group: Group | ConsumerGroup) -> None:
+    def _forget(self, payer: str, group: Group | ConsumerGroup) -> None:
         if self._known.get(group.name) is group:
             del self._known[group.name]
             self._groups.release(group.name)
+            self._reserved_by.change(payer, -1)
 
     def close(self) -> None:
         """End all waiting requests."""

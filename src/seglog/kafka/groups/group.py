@@ -17,10 +17,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
+from typing import NamedTuple
 
 from seglog.kafka import codes
 from seglog.kafka.groups.member import Joined, Member, Synced, SyncWish, Wish
-from seglog.kafka.groups.room import MOST_MEMBERS, Room
+from seglog.kafka.groups.room import MEMBER_BYTES, MOST_MEMBERS
+from seglog.server.runtime.shares import Shares
 
 SHOWN_CHARACTERS = 100  # of a client's name in the id of its member
 FIRST_SECONDS = 0.05
@@ -36,10 +38,17 @@ class State(Enum):
     STABLE = "Stable"
 
 
+class _Pending(NamedTuple):
+    """A member that was given an id and has not joined with it yet. expiry: forgets it; payer: as of `Wish`."""
+
+    expiry: asyncio.TimerHandle
+    payer: str
+
+
 class Group:
     """A group. emptied: called when the last member is gone. room: for what the members of all groups hold."""
 
-    def __init__(self, name: str, emptied: Callable[[Group], None], room: Room) -> None:
+    def __init__(self, name: str, emptied: Callable[[Group], None], room: Shares) -> None:
         self.name = name
         self._room = room
         self.state = State.EMPTY
@@ -48,7 +57,7 @@ class Group:
         self.protocol = ""
         self.leader = ""
         self.members: dict[str, Member] = {}
-        self._pending: dict[str, asyncio.TimerHandle] = {}  # ids of members that have not joined with them yet
+        self._pending: dict[str, _Pending] = {}  # by the ids
         self._statics: dict[str, str] = {}  # instance -> member
         self._emptied = emptied
         self._loop = asyncio.get_running_loop()
@@ -84,8 +93,9 @@ class Group:
         others = [one for one in self.members.values() if one.id not in same]
         if others and not self._common(others) & wish.protocols.keys():
             return codes.INCONSISTENT_GROUP_PROTOCOL
-        before = sum(one.wish.size for one in self.members.values() if one.id in same)
-        fits = len(others) < MOST_MEMBERS and self._room.fits(wish.size - before)
+        paid = [one.wish for one in self.members.values() if one.id in same and one.wish.payer == wish.payer]
+        more = wish.size - sum(one.size for one in paid)
+        fits = len(others) < MOST_MEMBERS and self._room.fits(wish.payer, more)
         return codes.NONE if fits else codes.GROUP_MAX_SIZE_REACHED
 
     def _owner(self, instance: str | None) -> str | None:
@@ -101,18 +111,18 @@ class Group:
         if wish.needs_id and wish.instance is None:
             if len(self._pending) >= MOST_MEMBERS:
                 return Joined(codes.GROUP_MAX_SIZE_REACHED)
-            self._pending[member] = self._loop.call_later(wish.session, self._forget_pending, member)
+            expiry = self._loop.call_later(wish.session, self._forget_pending, member)
+            self._pending[member] = _Pending(expiry, wish.payer)
+            self._room.change(wish.payer, MEMBER_BYTES)
             return Joined(codes.MEMBER_ID_REQUIRED, member)
         return await self._wait_to_join(self._add(member, wish))
 
     def _add(self, member: str, wish: Wish) -> Member:
-        pending = self._pending.pop(member, None)
-        if pending is not None:
-            pending.cancel()
+        self._end_pending(member)
         if not self.members:
             self.kind = wish.kind
         added = self.members[member] = Member(member, wish)
-        self._room.held += added.size
+        self._room.change(wish.payer, wish.size)
         if wish.instance is not None:
             self._statics[wish.instance] = member
         self.leader = self.leader or member
@@ -122,12 +132,12 @@ class Group:
         """Continue a static member that has restarted under a new id; without a rebalance if nothing else changed."""
         assert wish.instance is not None  # noqa: S101 - the caller found it
         old = self.members.pop(self._statics[wish.instance])
-        self._room.held -= old.wish.size  # the new one takes over its assignment
+        self._room.change(old.wish.payer, -old.wish.size)  # the new one takes over its assignment
         unchanged = self.state is State.STABLE and old.wish.protocols == wish.protocols
         led = self.leader == old.id
         old.end(codes.FENCED_INSTANCE_ID)
         found = self._add(member, wish)
-        found.assignment = old.assignment
+        found.assignment, found.assigned_by = old.assignment, old.assigned_by
         self.leader = member if led else self.leader
         self._heard(found)
         if not unchanged:
@@ -140,7 +150,8 @@ class Group:
 
     async def _join_again(self, known: Member, wish: Wish) -> Joined:
         unchanged = known.wish.protocols == wish.protocols
-        self._room.held += wish.size - known.wish.size
+        self._room.change(known.wish.payer, -known.wish.size)
+        self._room.change(wish.payer, wish.size)
         known.wish = wish
         repeats = self.state is State.COMPLETING and unchanged
         if repeats or (self.state is State.STABLE and unchanged and known.id != self.leader):
@@ -236,23 +247,30 @@ class Group:
             return Synced(codes.REBALANCE_IN_PROGRESS)
         if self.state is State.STABLE:
             return self._synced(found)
-        given = assigned.assignments
-        more = sum(len(given.get(one.id, b"")) - len(one.assignment) for one in self.members.values())
-        if member == self.leader and not self._room.fits(more):
+        if member == self.leader and not self._room.fits(found.wish.payer, self._more_assigned(found, assigned)):
             return Synced(codes.GROUP_MAX_SIZE_REACHED)
         found.answer_sync(Synced(codes.UNKNOWN_MEMBER_ID))  # of an earlier connection
         waiting: asyncio.Future[Synced] = self._loop.create_future()
         found.syncing = waiting
         if member == self.leader:
-            self._room.held += more
             for one in self.members.values():
-                one.assignment = given.get(one.id, b"")
+                self._assign(one, assigned.assignments.get(one.id, b""), found.wish.payer)
             self.state = State.STABLE
             if self._deadline is not None:
                 self._deadline.cancel()
             for one in self.members.values():
                 one.answer_sync(self._synced(one))
         return await waiting
+
+    def _more_assigned(self, leader: Member, assigned: SyncWish) -> int:
+        """Return how many bytes more than now would count against the leader's share."""
+        paid = sum(len(one.assignment) for one in self.members.values() if one.assigned_by == leader.wish.payer)
+        return sum(len(assigned.assignments.get(one, b"")) for one in self.members) - paid
+
+    def _assign(self, member: Member, assignment: bytes, payer: str) -> None:
+        self._room.change(member.assigned_by, -len(member.assignment))
+        self._room.change(payer, len(assignment))
+        member.assignment, member.assigned_by = assignment, payer
 
     def _synced(self, member: Member) -> Synced:
         return Synced(codes.NONE, member.assignment, self.kind, self.protocol)
@@ -297,9 +315,7 @@ class Group:
             if member and member != owner:
                 return codes.FENCED_INSTANCE_ID
             member = owner
-        pending = self._pending.pop(member, None)
-        if pending is not None:
-            pending.cancel()
+        if self._end_pending(member):
             self._go_on()
             return codes.NONE
         found = self.members.get(member)
@@ -311,7 +327,8 @@ class Group:
 
     def _drop(self, member: Member) -> None:
         del self.members[member.id]
-        self._room.held -= member.size
+        self._assign(member, b"", "")
+        self._room.change(member.wish.payer, -member.wish.size)
         if member.wish.instance is not None:
             self._statics.pop(member.wish.instance, None)
         if self.leader == member.id:
@@ -357,8 +374,17 @@ class Group:
         self._drop(member)
         self._after_a_loss()
 
+    def _end_pending(self, member: str) -> bool:
+        """Wait no longer for a member that was given this id; return whether one was."""
+        pending = self._pending.pop(member, None)
+        if pending is None:
+            return False
+        pending.expiry.cancel()
+        self._room.change(pending.payer, -MEMBER_BYTES)
+        return True
+
     def _forget_pending(self, member: str) -> None:
-        self._pending.pop(member, None)
+        self._end_pending(member)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -369,9 +395,9 @@ class Group:
 
     def close(self) -> None:
         """Cancel all timers, and answer everything that waits."""
-        for handle in (self._deadline, *self._pending.values()):
-            if handle is not None:
-                handle.cancel()
-        self._pending.clear()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        for member in [*self._pending]:
+            self._end_pending(member)
         for one in self.members.values():
             one.end(codes.COORDINATOR_NOT_AVAILABLE)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from seglog.kafka import codes
+from seglog.kafka.groups.room import MEMBER_BYTES, NAME_BYTES
 
 
 class Wish(NamedTuple):
@@ -23,6 +24,7 @@ class Wish(NamedTuple):
         host: The client's address.
         needs_id: Whether a new member must join a second time, with the id that it is given.
         may_skip: Whether a leader that has restarted understands that it has nothing to assign.
+        payer: Whose share the member counts against, see `Shares`.
     """
 
     member: str
@@ -35,12 +37,13 @@ class Wish(NamedTuple):
     host: str
     needs_id: bool = False
     may_skip: bool = False
+    payer: str = ""
 
     @property
     def size(self) -> int:
-        """Bytes that a member holds for it."""
-        told = sum(len(name) + len(data) for name, data in self.protocols.items())
-        return told + len(self.client_id) + len(self.instance or "")
+        """Bytes that a member holds for it, about."""
+        sent = sum(2 * NAME_BYTES + len(name) + len(data) for name, data in self.protocols.items())
+        return MEMBER_BYTES + sent + len(self.kind) + len(self.client_id) + len(self.instance or "")
 
 
 class Joined(NamedTuple):
@@ -96,18 +99,23 @@ class Synced(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member. joining, syncing: its requests that wait for the others; expiry: removes it when it is silent."""
+    """A member.
+
+    assigned_by: whose share the assignment counts against. joining, syncing: its requests that wait for the others;
+    expiry: removes it when it is silent.
+    """
 
     id: str
     wish: Wish
     assignment: bytes = b""
+    assigned_by: str = ""
     joining: asyncio.Future[Joined] | None = None
     syncing: asyncio.Future[Synced] | None = None
     expiry: asyncio.TimerHandle | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Bytes that it holds, about."""
         return self.wish.size + len(self.assignment)
 
     def votes(self, candidates: set[str]) -> str:

@@ -128,6 +128,11 @@ class Call:
         return self.sender.caller
 
     @property
+    def payer(self) -> str:
+        """Whose share what is kept for the sender counts against: its token, or its address if there are no tokens."""
+        return self.caller.name if self.services.access.asks else self.sender.host
+
+    @property
     def advertised(self) -> tuple[str, int]:
         """The host and port that clients should connect to."""
         return self.parts.settings.advertised or self.sender.address

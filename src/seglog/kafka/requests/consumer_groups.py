@@ -68,6 +68,7 @@ def _beat(call: Call) -> Beat:
         owned=None if owned is None else frozenset(_places(owned)),
         client_id=call.sender.client_id,
         host=call.sender.host,
+        payer=call.payer,
     )
 
 
@@ -108,7 +109,7 @@ async def _stay(call: Call, beat: Beat) -> Answer:
     known = None if joins else _group(call, beat.member).members.get(beat.member)
     reads = await _reads(call, beat, known)
     coordinator = call.parts.coordinator
-    group = await coordinator.consumers(call.values["group_id"]) if joins else _group(call, beat.member)
+    group = await coordinator.consumers(call.values["group_id"], call.payer) if joins else _group(call, beat.member)
     answer = group.beat(beat, reads, partial(_find, call))
     if reads is not None:
         group.members[beat.member].matched_at = asyncio.get_running_loop().time()

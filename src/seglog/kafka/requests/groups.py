@@ -83,6 +83,7 @@ async def join_group(call: Call) -> Values:
         host=call.sender.host,
         needs_id=call.version >= NEEDS_ID_SINCE,
         may_skip=call.version >= SKIPS_SINCE,
+        payer=call.payer,
     )
     try:
         joined = await call.parts.coordinator.join(values["group_id"], wish)

@@ -26,7 +26,7 @@ async def init_producer_id(call: Call) -> Values:
     if not 0 < len(name) <= LONGEST_ID:
         return _refused(codes.INVALID_REQUEST)
     try:
-        found = await call.parts.transactions.init(call.caller, name, call.values["transaction_timeout_ms"])
+        found = await call.parts.transactions.init(call.caller, call.payer, name, call.values["transaction_timeout_ms"])
     except Busy:
         return _refused(codes.POLICY_VIOLATION)
     except SeglogError as error:

@@ -52,7 +52,7 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
         line = one.line(place, stored)
         offset = line.check(head)
         if offset is None:
-            transactions.check_room(journal, len(data))
+            transactions.check_room(one, len(data))
             offset = line.announce(log.next_offset)
             about = {"sequence": head.sequence, "checksum": head.checksum, "offset": offset}
             once = f"{key_of(number, head)} {journal.id}"

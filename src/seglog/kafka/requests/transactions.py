@@ -41,7 +41,7 @@ async def add_partitions_to_txn(call: Call) -> Values:
     else:
         try:
             one = _find(call)
-            await call.parts.transactions.join(one, call.values["producer_epoch"], partitions=wanted)
+            await call.parts.transactions.join(one, call.values["producer_epoch"], call.payer, partitions=wanted)
         except SeglogError as error:
             found = dict.fromkeys(wanted, _code(call, error))
     return {
@@ -73,7 +73,7 @@ async def add_offsets_to_txn(call: Call) -> Values:
     if code:
         return {"error_code": code}
     try:
-        await call.parts.transactions.join(_find(call), call.values["producer_epoch"], groups=[group])
+        await call.parts.transactions.join(_find(call), call.values["producer_epoch"], call.payer, groups=[group])
     except SeglogError as error:
         return {"error_code": _code(call, error)}
     return {}

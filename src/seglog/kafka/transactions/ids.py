@@ -10,6 +10,7 @@ from seglog.kafka.faults import NotOwner, UnknownProducer
 from seglog.kafka.producers.registry import new_producer
 from seglog.kafka.transactions.state import State, Transactional
 from seglog.server.rights.access import EVERY
+from seglog.server.runtime.shares import is_fair
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
@@ -32,6 +33,8 @@ class Ids:
     def load(self, stored: Iterable[Transactional]) -> None:
         """Take what an earlier process has left."""
         self._known = {one.name: one for one in stored}
+        for one in self:
+            one.payer = one.owner
 
     def __iter__(self) -> Iterator[Transactional]:
         return iter(self._known.values())
@@ -45,25 +48,26 @@ class Ids:
         every = caller.may("admin", EVERY)
         return sorted((one for one in self if every or one.owner == caller.name), key=lambda one: one.name)
 
-    def claim(self, caller: Caller, name: str) -> Transactional:
+    def claim(self, caller: Caller, payer: str, name: str) -> Transactional:
         """Return an id, which the caller's token owns from now on if it is new. Raises NotOwner, and Busy for one more.
 
-        A new one has no epoch yet (-1).
+        A new one has no epoch yet (-1). payer: whose share a new one counts against.
         """
         one = self._known.get(name)
         if one is None:
-            one = self._known[name] = self._new(caller, name)
+            one = self._known[name] = self._new(caller, payer, name)
         _check_owner(caller, one)
         return one
 
-    def _new(self, caller: Caller, name: str) -> Transactional:
+    def _new(self, caller: Caller, payer: str, name: str) -> Transactional:
         if not any(rights & {"write", "admin"} for rights in caller.rights.values()):
             raise NotOwner(f"the token {caller.name!r} may not write to any topic")
         self._expire()
-        own = sum(one.owner == caller.name for one in self)
-        if len(self._known) >= MOST_IDS or (own >= self._most_of_token and not caller.may("admin", EVERY)):
-            raise Busy(f"there are {len(self._known)} transactional ids, {own} of them of the token {caller.name!r}")
-        return Transactional(name, caller.name, new_producer(), -1, 0.0, used_at=self._clock())
+        own = sum(one.payer == payer for one in self)
+        is_full = own >= self._most_of_token and not caller.may("admin", EVERY)
+        if is_full or not is_fair(MOST_IDS, len(self._known), own, 1):
+            raise Busy(f"there are {len(self._known)} transactional ids of at most {MOST_IDS}, {own} of {payer!r}")
+        return Transactional(name, caller.name, new_producer(), -1, 0.0, used_at=self._clock(), payer=payer)
 
     def _expire(self) -> None:
         """Forget the ids that have not been used for long."""

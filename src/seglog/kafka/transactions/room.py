@@ -1,15 +1,19 @@
-"""How much open transactions may hold: bytes of files, and an entry in memory for each batch and offset. Pure."""
+"""How much open transactions may hold: bytes of files, and an entry in memory for each batch and offset. Pure.
+
+Each counts against the share of the caller that has begun it (`Shares`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sized
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from seglog.errors import Busy
 from seglog.kafka.faults import LargeTransaction
+from seglog.server.runtime.shares import is_fair
 
 if TYPE_CHECKING:
-    from seglog.topic.transactions.journal import Journal
+    from seglog.kafka.transactions.state import Transactional
 
 MOST_PARTS, ALL_PARTS = 100_000, 400_000
 """Batches, offsets and groups of one transaction, and of all that are open."""
@@ -17,26 +21,37 @@ MOST_OPEN = 1000
 """Transactions at a time: each has an open file."""
 
 
-def check_open(active: Sized) -> None:
-    """Raise Busy if no other transaction may begin."""
-    if len(active) >= MOST_OPEN:
-        raise Busy(f"{MOST_OPEN} transactions are open already")
+def check_open(active: Collection[Transactional], payer: str) -> None:
+    """Raise Busy if a caller may begin no other transaction."""
+    own = sum(one.payer == payer for one in active)
+    if not is_fair(MOST_OPEN, len(active), own, 1):
+        raise Busy(f"{len(active)} transactions of at most {MOST_OPEN} are open, {own} of them of {payer!r}")
 
 
-def check_room(held: Collection[Journal], journal: Journal, more: int, most: int) -> None:
-    """Raise LargeTransaction if `more` bytes are too many for one transaction, Busy if they are for all.
+def check_room(active: Collection[Transactional], one: Transactional, more: int, most: int) -> None:
+    """Raise LargeTransaction if `more` bytes are too many for one transaction, Busy if they are for those of a caller.
 
     Args:
-        held: All open transactions.
-        journal: The one that grows.
+        active: All open transactions.
+        one: The one that grows.
         more: The bytes that are to be staged.
         most: Bytes that all may have; one may have half of them.
     """
-    if journal.size + more > most // 2 or journal.parts >= MOST_PARTS:
+    size, parts = _held([one])
+    if size + more > most // 2 or parts >= MOST_PARTS:
         raise LargeTransaction(
-            f"a transaction has {journal.size} bytes in {journal.parts} batches and offsets; it may have "
-            f"{most // 2} and {MOST_PARTS}"
+            f"a transaction has {size} bytes in {parts} batches and offsets; it may have {most // 2} and {MOST_PARTS}"
         )
-    size, parts = sum(one.size for one in held), sum(one.parts for one in held)
-    if size + more > most or parts >= ALL_PARTS:
-        raise Busy(f"open transactions have {size} bytes in {parts} parts; they may have {most} and {ALL_PARTS}")
+    size, parts = _held(active)
+    own_size, own_parts = _held(each for each in active if each.payer == one.payer)
+    if not (is_fair(most, size, own_size, more) and is_fair(ALL_PARTS, parts, own_parts, 1)):
+        raise Busy(
+            f"open transactions have {size} bytes of {most} in {parts} parts of {ALL_PARTS}; those of {one.payer!r} "
+            f"have {own_size} in {own_parts}, and may have half of what others leave"
+        )
+
+
+def _held(transactions: Iterable[Transactional]) -> tuple[int, int]:
+    """Return the bytes and the parts of transactions."""
+    journals = [one.journal for one in transactions if one.journal is not None]
+    return sum(one.size for one in journals), sum(one.parts for one in journals)

@@ -81,6 +81,7 @@ class Transactional:
     Attributes:
         name: The id.
         owner: The name of the token that may use it.
+        payer: Whose share it counts against, see `Shares`: that of the caller that has begun the last transaction.
         timeout: Seconds after which an open transaction is aborted.
         used_at: When it was used last, in microseconds.
         transaction: The name of the journal of the last transaction.
@@ -97,6 +98,7 @@ class Transactional:
     state: State = State.EMPTY
     used_at: int = 0
     transaction: str = ""
+    payer: str = ""
     aborted: dict[Place, int] = field(default_factory=dict)
     lines: dict[Place, Line] = field(default_factory=dict)
     partitions: set[Partition] = field(default_factory=set)

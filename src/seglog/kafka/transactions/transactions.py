@@ -50,7 +50,7 @@ class Transactions:
         limits = services.settings.limits
         self._workers = Workers("transaction", THREADS, limits.connections + limits.waiting)
         self._ids = Ids(self._broker._clock, limits.groups, self._forget)
-        self._active: set[Transactional] = set()  # with a journal
+        self._active: set[Transactional] = set()  # with a journal, now or soon
         self._tasks: set[asyncio.Future[Any]] = set()
         self._stopped = False
 
@@ -111,14 +111,15 @@ class Transactions:
 
     # --- ids ------------------------------------------------------------------------------------------------------
 
-    async def init(self, caller: Caller, name: str, timeout_ms: int) -> tuple[int, int]:
+    async def init(self, caller: Caller, payer: str, name: str, timeout_ms: int) -> tuple[int, int]:
         """Return the producer's id and its epoch, which fences all earlier producers of this transactional id.
 
-        Raises NotOwner, BadTimeout, Completing, and Busy if there are too many ids.
+        payer: whose share a new id counts against. Raises NotOwner, BadTimeout, Completing, and Busy if there are too
+        many ids.
         """
         if not 0 < timeout_ms <= MOST_TIMEOUT_MS:
             raise BadTimeout(f"transaction.timeout.ms is {timeout_ms}; it must be 1 to {MOST_TIMEOUT_MS}")
-        one = self._ids.claim(caller, name)
+        one = self._ids.claim(caller, payer, name)
 
         async def work() -> tuple[int, int]:
             if one.state is State.DECIDED:
@@ -157,9 +158,27 @@ class Transactions:
     # --- an open transaction --------------------------------------------------------------------------------------
 
     async def join(
-        self, one: Transactional, epoch: int, partitions: Iterable[Partition] = (), groups: Iterable[str] = ()
+        self,
+        one: Transactional,
+        epoch: int,
+        payer: str,
+        partitions: Iterable[Partition] = (),
+        groups: Iterable[str] = (),
     ) -> None:
-        """Add partitions and groups to the transaction, which begins with the first of them. Raises Completing."""
+        """Add partitions and groups to the transaction, which begins with the first of them.
+
+        Args:
+            one: The transactional id.
+            epoch: Of its producer.
+            payer: Whose share the transaction counts against if it begins.
+            partitions: To add.
+            groups: To add.
+
+        Raises:
+            Fenced: There is a newer producer.
+            Completing: The last transaction is not published yet.
+            Busy: The share is full.
+        """
         places, names = set(partitions), set(groups)
 
         async def work() -> None:
@@ -167,11 +186,11 @@ class Transactions:
             if one.state is State.DECIDED:
                 raise Completing(f"the last transaction of {one.name!r} is being published")
             if one.state is not State.OPEN:
-                await self._begin(one)
+                await self._begin(one, payer)
             if places <= one.partitions and names <= one.groups:
                 return
             journal = _journal(one)
-            self.check_room(journal, 0)
+            self.check_room(one, 0)
             note = {"partitions": sorted(places - one.partitions), "groups": sorted(names - one.groups)}
             await self._workers.run(partial(journal.note, note))
             one.partitions |= places
@@ -179,8 +198,18 @@ class Transactions:
 
         await self._alone(one, work)
 
-    async def _begin(self, one: Transactional) -> None:
-        check_open(self._active)
+    async def _begin(self, one: Transactional, payer: str) -> None:
+        check_open(self._active, payer)
+        one.payer = payer
+        self._active.add(one)  # before others are counted
+        try:
+            await self._open(one)
+        except BaseException:
+            self._active.discard(one)
+            raise
+        self._set_timer(one)
+
+    async def _open(self, one: Transactional) -> None:
         journal = await self._workers.run(partial(transactions_of(self._broker).begin, one.about))
         before, one.state = one.state, State.OPEN
         one.transaction = journal.name
@@ -191,8 +220,6 @@ class Transactions:
             await self._workers.run(journal.remove)
             raise
         one.journal = journal
-        self._active.add(one)
-        self._set_timer(one)
 
     async def within(self, one: Transactional, epoch: int, work: Callable[[Journal], Awaitable[Result]]) -> Result:
         """Do something within the open transaction. Raises WrongState if there is none."""
@@ -205,10 +232,9 @@ class Transactions:
 
         return await self._alone(one, checked)
 
-    def check_room(self, journal: Journal, more: int) -> None:
-        """Raise LargeTransaction if `more` bytes are too many for one, Busy if they are for all that are open."""
-        held = [one.journal for one in self._active if one.journal is not None]
-        check_room(held, journal, more, self._services.settings.limits.spool_bytes)
+    def check_room(self, one: Transactional, more: int) -> None:
+        """Raise LargeTransaction if `more` bytes are too many for one, Busy if they are for the share of its caller."""
+        check_room(self._active, one, more, self._services.settings.limits.spool_bytes)
 
     async def run(self, call: Callable[[], Result], first: Callable[[], Awaitable[object]] | None = None) -> Result:
         """Run a call that writes files on a thread."""
@@ -222,7 +248,7 @@ class Transactions:
         async def work(journal: Journal) -> None:
             if group not in one.groups:
                 raise WrongState(f"the group {group!r} was not added to the transaction of {one.name!r}")
-            self.check_room(journal, sum(len(text) for _, text in offsets.values()))
+            self.check_room(one, sum(len(text) for _, text in offsets.values()))
             await self._workers.run(partial(transactions_of(self._broker).stage_offsets, journal, group, offsets))
 
         await self.within(one, epoch, work)

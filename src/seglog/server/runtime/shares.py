@@ -1,0 +1,38 @@
+"""What a server keeps for its callers beyond a request, so that none of them takes the place of all others.
+
+A caller is a token or, on a server without tokens, the address of a client. No caller gets more than half of what the
+others leave: there is always some left for one that has nothing yet. Event loop only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+
+def is_fair(most: int, held: int, own: int, more: int) -> bool:
+    """Whether a caller may have `more`. most: for all; held: by all now, of which the caller has `own`."""
+    return more <= 0 or 2 * (own + more) <= most - (held - own)
+
+
+class Shares:
+    """Something that is limited for all callers together. most: how much of it; held: how much they hold now."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.held = 0
+        self._of: Counter[str] = Counter()
+
+    def of(self, payer: str) -> int:
+        """Return what a caller holds."""
+        return self._of[payer]
+
+    def fits(self, payer: str, more: int) -> bool:
+        """Whether a caller may hold `more` than now; it may be negative."""
+        return is_fair(self.most, self.held, self._of[payer], more)
+
+    def change(self, payer: str, more: int) -> None:
+        """Count `more` for a caller, or less if negative; one that can be refused asks `fits` first."""
+        self.held += more
+        self._of[payer] += more
+        if not self._of[payer]:
+            del self._of[payer]

@@ -1,0 +1,229 @@
+"""One token, or one address, takes what the server keeps for its clients; another one finds room."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import ExitStack, closing, contextmanager
+
+import pytest
+
+from seglog import Broker, MemoryStorage
+from seglog.client import Client
+from seglog.errors import GroupConflict
+from seglog.kafka import codes
+from seglog.kafka.faults import GroupFull
+from seglog.kafka.groups import coordinator as coordinators
+from seglog.kafka.groups.group import Group
+from seglog.kafka.groups.member import SyncWish, Wish
+from seglog.kafka.messages.groups import JOIN_GROUP
+from seglog.kafka.messages.producers import INIT_PRODUCER_ID
+from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from seglog.kafka.messages.transactions import ADD_PARTITIONS_TO_TXN
+from seglog.kafka.transactions import ids, room
+from seglog.server.rights.access import new_token
+from seglog.server.runtime.shares import Shares
+from seglog.server.runtime.workers import Workers
+from seglog.testing.kafka import KafkaBroker
+from tests.kafka.conftest import Raw
+from tests.kafka.virtual import run_in_virtual_time
+from tests.waiting import HANG_SECONDS
+
+MALLORY, VICTIM = "127.0.0.2", "127.0.0.3"
+
+
+@contextmanager
+def from_address(server, host):
+    """Give a connection from another address of this machine."""
+    target, port = server.address.rsplit(":", 1)
+    opened = socket.create_connection((target, int(port)), timeout=HANG_SECONDS, source_address=(host, 0))
+    with closing(opened):
+        yield Raw(opened)
+
+
+@pytest.fixture
+def as_token(tmp_path, own_kafka):
+    """Start a server with tokens: as_token("mallory") gives a connection; of topics that all may use."""
+    tokens, entries = {}, []
+    for who in ("mallory", "victim"):
+        tokens[who], entry = new_token(who, {"public": ["read", "write"]})
+        entries.append(entry)
+    tokens["root"], entry = new_token("root", {"*": ["admin"]})
+    (tmp_path / "tokens").write_text(json.dumps({"tokens": [*entries, entry]}))
+    server = own_kafka("--tokens", str(tmp_path / "tokens"), "--memory", "64MiB")
+    with Client(server.url, token=tokens["root"]) as http:
+        http.create_topic("public", partitions=1)
+    with ExitStack() as opened:
+
+        def connect(who):
+            raw = opened.enter_context(server.connection())
+            assert raw.ask(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})["error_code"] == codes.NONE
+            named = f"\0{who}\0{tokens[who]}".encode()
+            assert raw.ask(SASL_AUTHENTICATE, 0, {"auth_bytes": named})["error_code"] == codes.NONE
+            return raw
+
+        yield connect
+
+
+def join(raw, group, size):
+    """Join a group as a member that is silent from then on; return the error code."""
+    timeouts = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 1_800_000}
+    who = {"group_id": group, "member_id": "", "protocol_type": "consumer", **timeouts}
+    return raw.ask(JOIN_GROUP, 1, {**who, "protocols": [{"name": "range", "metadata": bytes(size)}]})["error_code"]
+
+
+def taken(call, most=20):
+    """Return how often a call returned 0 before it did not."""
+    for number in range(most):
+        if call(number):
+            return number
+    raise AssertionError(f"{most} times nothing was refused")
+
+
+def test_a_token_fills_the_memory_for_members_of_its_groups_and_another_one_joins(as_token):
+    mallory, victim = as_token("mallory"), as_token("victim")
+    assert join(victim, "first", 100) == codes.NONE
+    assert taken(lambda number: join(mallory, f"m{number}", 1_500_000)) == 2  # of 8 MiB for all
+    mallory.socket.close()
+    assert join(victim, "second", 1_500_000) == codes.NONE
+
+
+def test_an_address_fills_the_memory_for_members_of_its_groups_and_another_one_joins(own_kafka):
+    server = own_kafka("--memory", "64MiB")
+    with from_address(server, MALLORY) as mallory, from_address(server, VICTIM) as victim:
+        assert taken(lambda number: join(mallory, f"m{number}", 1_500_000)) == 2
+        assert join(victim, "second", 1_500_000) == codes.NONE
+
+
+# --- members that a client leaves behind ------------------------------------------------------------------------------
+
+
+def wish(payer="", member="", needs_id=False, **protocols):
+    return Wish(member, None, 30.0, 60.0, "consumer", protocols or {"range": b""}, "", "", needs_id, payer=payer)
+
+
+def with_group(story, most=1_000_000):
+    async def run():
+        room, forgotten = Shares(most), []
+        group = Group("g", forgotten.append, room)
+        try:
+            await story(group, room)
+        finally:
+            group.close()
+
+    run_in_virtual_time(run())
+
+
+def test_members_that_never_ask_for_their_assignment_leave_when_their_sessions_end():
+    async def story(group, room):
+        assert (await group.join(wish("mallory", range=bytes(1000)))).code == codes.NONE
+        assert room.of("mallory") > 1000
+        await asyncio.sleep(31)
+        assert (group.members, room.held) == ({}, 0)
+
+    with_group(story)
+
+
+def test_ids_that_nobody_joins_with_count_until_their_sessions_end():
+    async def story(group, room):
+        for _ in range(5):
+            assert (await group.join(wish("mallory", needs_id=True))).code == codes.MEMBER_ID_REQUIRED
+        assert room.of("mallory") > 5000
+        assert group._refusal(wish("mallory", range=bytes(495_000))) == codes.GROUP_MAX_SIZE_REACHED
+        assert group._refusal(wish("victim", range=bytes(495_000))) == codes.NONE
+        await asyncio.sleep(31)
+        assert room.held == 0
+
+    with_group(story)
+
+
+def test_an_assignment_counts_against_the_share_of_the_leader_that_sent_it():
+    async def story(group, room):
+        leading = await group.join(wish("mallory"))
+        following = asyncio.create_task(group.join(wish("victim")))
+        await asyncio.sleep(0.01)
+        leading, following = await asyncio.gather(group.join(wish("mallory", leading.member)), following)
+        before = room.of("victim")
+        given = SyncWish({following.member: bytes(300_000)})
+        assert (await group.sync(leading.member, None, group.generation, given)).code == codes.NONE
+        assert (room.of("victim"), room.of("mallory") > 300_000) == (before, True)
+        group.leave(following.member, None)
+        assert room.of("mallory") < 3000
+        group.leave(leading.member, None)
+        assert room.held == 0
+
+    with_group(story)
+
+
+def test_many_small_members_and_protocols_count_as_what_they_take():
+    sizes = [wish(**{f"p{number}": b"" for number in range(count)}).size for count in (1, 100)]
+    assert sizes[0] > 1000
+    assert sizes[1] > 100 * 100
+
+
+def test_a_caller_reserves_many_groups_and_another_one_finds_a_name(monkeypatch):
+    monkeypatch.setattr(coordinators, "MAX_GROUPS", 8)
+
+    async def story(groups, workers):
+        found = coordinators.Coordinator(groups, workers, 1_000_000)
+        for number in range(4):
+            await found.consumers(f"m{number}", "mallory")
+        with pytest.raises(GroupFull):
+            await found.consumers("m4", "mallory")
+        await found.consumers("m3", "mallory")  # it exists
+        await found.consumers("v", "victim")
+        found.find_consumers("m0").forget_if_unused()
+        groups.join("busy", ["t"])
+        for _ in range(3):  # a reservation that fails counts no longer
+            with pytest.raises(GroupConflict):
+                await found.consumers("busy", "victim")
+        found.close()
+
+    with Broker(MemoryStorage()) as broker:
+        broker.create_topic("t")
+        workers = Workers("group", 1, 10)
+        try:
+            asyncio.run(story(broker.groups, workers))
+        finally:
+            workers.close()
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def begin(raw, name, topic="public"):
+    """Begin a transaction of a new id; return the first error code."""
+    found = raw.ask(INIT_PRODUCER_ID, 0, {"transactional_id": name, "transaction_timeout_ms": 900_000})
+    if found["error_code"]:
+        return found["error_code"]
+    who = {"transactional_id": name, "producer_id": found["producer_id"], "producer_epoch": found["producer_epoch"]}
+    added = raw.ask(ADD_PARTITIONS_TO_TXN, 0, {**who, "topics": [{"name": topic, "partitions": [0]}]})
+    return added["results_by_topic"][0]["results_by_partition"][0]["partition_error_code"]
+
+
+def test_an_address_opens_all_transactions_that_it_may_and_another_one_begins_its_own(monkeypatch):
+    monkeypatch.setattr(room, "MOST_OPEN", 8)
+    with KafkaBroker(MemoryStorage()) as kafka:
+        kafka.broker.create_topic("public")
+        with from_address(kafka, MALLORY) as mallory, from_address(kafka, VICTIM) as victim:
+            assert taken(lambda number: begin(mallory, f"m{number}")) == 4
+            mallory.socket.close()
+            assert begin(victim, "v") == codes.NONE
+
+
+def test_an_address_names_all_transactional_ids_that_it_may_and_another_one_finds_one(monkeypatch):
+    monkeypatch.setattr(ids, "MOST_IDS", 8)
+    with KafkaBroker(MemoryStorage()) as kafka:
+        kafka.broker.create_topic("public")
+        with from_address(kafka, MALLORY) as mallory, from_address(kafka, VICTIM) as victim:
+            assert taken(lambda number: begin(mallory, f"m{number}")) == 4
+            assert begin(victim, "v") == codes.NONE
+
+
+@pytest.mark.proof
+def test_a_token_opens_all_transactions_that_it_may_and_another_one_begins_its_own(as_token):
+    mallory, victim = as_token("mallory"), as_token("victim")
+    assert taken(lambda number: begin(mallory, f"m{number}"), most=1000) == 500
+    mallory.socket.close()
+    assert begin(victim, "v") == codes.NONE
