@@ -17,10 +17,10 @@ from seglog.kafka.faults import GroupFull
 from seglog.kafka.groups import coordinator as coordinators
 from seglog.kafka.groups.group import Group
 from seglog.kafka.groups.member import SyncWish, Wish
-from seglog.kafka.messages.groups import JOIN_GROUP
+from seglog.kafka.messages.groups import JOIN_GROUP, OFFSET_COMMIT
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from seglog.kafka.messages.transactions import ADD_PARTITIONS_TO_TXN
+from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT
 from seglog.kafka.transactions import ids, room
 from seglog.server.rights.access import new_token
 from seglog.server.runtime.shares import Shares
@@ -187,6 +187,54 @@ def test_a_caller_reserves_many_groups_and_another_one_finds_a_name(monkeypatch)
             asyncio.run(story(broker.groups, workers))
         finally:
             workers.close()
+
+
+# --- committed offsets ------------------------------------------------------------------------------------------------
+
+NOTE = "\U0001f600" * 4096  # 16 KB in memory, 48 KB in the log
+
+
+def commit(raw, group, *, topic="public", note=NOTE, partitions=20):
+    """Commit offsets without a member; return the first error code."""
+    part = {"committed_offset": 0, "committed_metadata": note}
+    parts = [{"partition_index": number, **part} for number in range(partitions)]
+    who = {"group_id": group, "generation_id": -1, "member_id": "", "retention_time_ms": -1}
+    found = raw.ask(OFFSET_COMMIT, 2, {**who, "topics": [{"name": topic, "partitions": parts}]})
+    return found["topics"][0]["partitions"][0]["error_code"]
+
+
+def test_an_address_commits_all_metadata_that_it_may_and_another_one_commits_its_own(own_kafka):
+    server = own_kafka("--memory", "32MiB")  # of which committed offsets have a quarter
+    with Client(server.url) as http:
+        http.create_topic("public", partitions=20)
+    with from_address(server, MALLORY) as mallory, from_address(server, VICTIM) as victim:
+        assert taken(lambda number: commit(mallory, f"m{number}")) == 4
+        assert commit(mallory, "m0") == codes.NONE  # it takes no more than before
+        assert commit(mallory, "m4", note="short", partitions=1) == codes.NONE
+        assert commit(victim, "v") == codes.NONE
+        assert commit(mallory, "m0", note="") == codes.NONE
+        assert commit(mallory, "m4", partitions=10) == codes.NONE
+
+
+def test_offsets_of_open_transactions_count_against_the_share_of_the_caller_that_stages_them(own_kafka):
+    server = own_kafka("--memory", "32MiB")
+    with Client(server.url) as http:
+        http.create_topic("public", partitions=20)
+
+    def stage(raw, name):
+        """Stage offsets of a new transaction; return the error code."""
+        found = raw.ask(INIT_PRODUCER_ID, 0, {"transactional_id": name, "transaction_timeout_ms": 900_000})
+        who = {"transactional_id": name, "producer_id": found["producer_id"], "producer_epoch": 0}
+        assert raw.ask(ADD_OFFSETS_TO_TXN, 0, {**who, "group_id": name})["error_code"] == codes.NONE
+        part = {"committed_offset": 0, "committed_metadata": NOTE}
+        parts = [{"partition_index": number, **part} for number in range(20)]
+        topics = [{"name": "public", "partitions": parts}]
+        answer = raw.ask(TXN_OFFSET_COMMIT, 0, {**who, "group_id": name, "topics": topics})
+        return answer["topics"][0]["partitions"][0]["error_code"]
+
+    with from_address(server, MALLORY) as mallory, from_address(server, VICTIM) as victim:
+        assert taken(lambda number: stage(mallory, f"m{number}")) == 6
+        assert stage(victim, "v") == codes.NONE
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------

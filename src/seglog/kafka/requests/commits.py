@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from seglog.config import MAX_OFFSET
-from seglog.errors import GroupConflict, SeglogError
+from seglog.errors import Busy, GroupConflict, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values, by_topic
 from seglog.kafka.requests.epochs import shown_epoch
 from seglog.kafka.requests.groups import admitted, member_refusal, topic_id
 from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.wire.code import LETTER_BYTES
+from seglog.server.api import group_rights
 from seglog.topic.groups.records import Note, OffsetRecord
 from seglog.topic.layout.places import Partition
 
@@ -80,12 +81,15 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
             epoch = one["committed_leader_epoch"]
             notes[topic, number] = Note(text, max(epoch, NO_EPOCH) if call.version >= EPOCHS_SINCE else None)
     holds = call.parts.coordinator.holds(group)
-    commit = partial(call.services.broker.groups.commit, group, offsets, notes=notes, holds=holds, after_end=True)
+    groups, keeps = call.services.broker.groups, group_rights.keeps(call)
+    commit = partial(groups.commit, group, offsets, notes=notes, holds=holds, after_end=True, admits=keeps)
     try:
         if offsets:
             await call.services.groups.run(commit)
     except GroupConflict:
         return dict.fromkeys(found, codes.INCONSISTENT_GROUP_PROTOCOL)
+    except Busy:
+        return dict.fromkeys(found, codes.POLICY_VIOLATION)
     except SeglogError as error:
         return {place: code or codes.code_of(error) for place, code in found.items()}
     return found

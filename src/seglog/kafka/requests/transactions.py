@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seglog.errors import SeglogError
@@ -11,8 +12,12 @@ from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.commits import commit_answer, invalid_commit
 from seglog.kafka.requests.groups import admitted, member_refusal
 from seglog.kafka.requests.turns import in_turns
+from seglog.server.api import group_rights
+from seglog.topic.groups.records import Note
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from seglog.kafka.transactions.state import Transactional
     from seglog.topic.layout.places import Partition
 
@@ -94,12 +99,19 @@ async def txn_offset_commit(call: Call) -> Values:
             offsets[place] = (one["committed_offset"], text)
     try:
         if offsets:
+            await call.services.groups.run(partial(_check_kept, call, group, offsets))
             await call.parts.transactions.stage_offsets(_find(call), values["producer_epoch"], group, offsets)
     except Fenced:
         found = dict.fromkeys(found, codes.INVALID_PRODUCER_EPOCH)
     except SeglogError as error:
         found = {place: code or codes.code_of(error) for place, code in found.items()}
     return commit_answer(values["topics"], found)
+
+
+def _check_kept(call: Call, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
+    """Raise Busy if offsets would take too much when the transaction commits them."""
+    notes = {place: Note(text) for place, (_, text) in offsets.items()}
+    call.services.broker.groups.check_staged(group, notes, group_rights.keeps(call))
 
 
 def _member_refusal(call: Call) -> int:

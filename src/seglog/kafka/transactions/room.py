@@ -51,6 +51,14 @@ def check_room(active: Collection[Transactional], one: Transactional, more: int,
         )
 
 
+def check_offsets(active: Collection[Transactional], one: Transactional, more: int, most: int) -> None:
+    """Raise Busy if offsets of `more` bytes are too many for those that a caller stages in memory. most: of all."""
+    journals = [(each.payer, each.journal.offset_bytes) for each in active if each.journal is not None]
+    held, own = sum(size for _, size in journals), sum(size for payer, size in journals if payer == one.payer)
+    if not is_fair(most, held, own, more):
+        raise Busy(f"open transactions have offsets of {held} bytes of {most}, and those of {one.payer!r} have {own}")
+
+
 def _held(transactions: Iterable[Transactional]) -> tuple[int, int]:
     """Return the bytes and the parts of transactions."""
     journals = [one.journal for one in transactions if one.journal is not None]

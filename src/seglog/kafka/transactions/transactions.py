@@ -17,14 +17,15 @@ from seglog.errors import LogPoisoned, SeglogError, StorageError
 from seglog.kafka.faults import BadTimeout, Completing, Undecided, WrongState
 from seglog.kafka.producers.registry import new_producer
 from seglog.kafka.transactions.ids import Ids
-from seglog.kafka.transactions.room import check_open, check_room
+from seglog.kafka.transactions.room import check_offsets, check_open, check_room
 from seglog.kafka.transactions.state import State, Transactional
 from seglog.kafka.transactions.store import Store
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.workers import Workers
 from seglog.topic.broker import transactions_of
+from seglog.topic.groups.records import COMMIT_BYTES
 from seglog.topic.layout.places import Partition
-from seglog.topic.transactions.journal import Journal
+from seglog.topic.transactions.journal import LETTER_BYTES, Journal
 from seglog.topic.transactions.transactions import DIRECTORY
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ LAST_EPOCH = 2**15 - 2
 MOST_TIMEOUT_MS = 15 * 60 * 1000
 THREADS = 4
 RETRY_SECONDS = 1.0
+OFFSETS_PART = 8  # which part of the server's memory (1/8) the offsets of open transactions may take
 COPIES = 2  # of a batch in memory while it is published: as staged and as stored
 Result = TypeVar("Result")
 
@@ -248,7 +250,10 @@ class Transactions:
         async def work(journal: Journal) -> None:
             if group not in one.groups:
                 raise WrongState(f"the group {group!r} was not added to the transaction of {one.name!r}")
-            self.check_room(one, sum(len(text) for _, text in offsets.values()))
+            texts = sum(len(text) for _, text in offsets.values())
+            self.check_room(one, texts)
+            most = self._services.settings.limits.memory_bytes // OFFSETS_PART
+            check_offsets(self._active, one, COMMIT_BYTES * len(offsets) + LETTER_BYTES * texts, most)
             await self._workers.run(partial(transactions_of(self._broker).stage_offsets, journal, group, offsets))
 
         await self.within(one, epoch, work)

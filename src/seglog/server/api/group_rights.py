@@ -11,6 +11,7 @@ an attempt to create it shows that the name is taken. The functions query the gr
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from seglog.errors import Busy, Forbidden, GroupNotFound, SeglogError
@@ -19,6 +20,7 @@ from seglog.server.rights.access import EVERY, Caller, Right
 if TYPE_CHECKING:
     from seglog.server.services import Services
     from seglog.topic.groups import GroupState
+    from seglog.topic.groups.groups import Admits
 
 
 class Asking(Protocol):
@@ -32,6 +34,11 @@ class Asking(Protocol):
     @property
     def services(self) -> Services:
         """The parts of the server."""
+        ...
+
+    @property
+    def payer(self) -> str:
+        """Whose share what is kept for the caller counts against: its token, or its address if there are no tokens."""
         ...
 
 
@@ -88,6 +95,11 @@ def admit(call: Asking, group: str) -> None:
                 "token own their names (`groups` in the token file)"
             ) from None
         made.add(group)
+
+
+def keeps(call: Asking) -> Admits:
+    """Return what admits committed offsets of the caller to those that the server keeps."""
+    return partial(call.services.commits.admit, call.payer)
 
 
 def shown(call: Asking, state: GroupState) -> GroupState:

@@ -112,9 +112,15 @@ class Call:
         self.answer = answer
         self.held = held
         self.values = self._values(scope)
+        self._host = scope["client"][0] if scope.get("client") else ""
         self.topics: set[str] = set()  # the topics that the request uses
         self.epochs: dict[int, int] = {}  # of partitions before an append that waits for copies
         self._receive = receive
+
+    @property
+    def payer(self) -> str:
+        """Whose share what is kept for the caller counts against: its token, or its address if there are no tokens."""
+        return self.caller.name if self.services.access.asks else self._host
 
     def _values(self, scope: Scope) -> dict[str, Any]:
         """Return every declared parameter by name. Raises InvalidArgument for undeclared or invalid ones."""

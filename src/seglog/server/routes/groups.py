@@ -145,7 +145,9 @@ async def _commit(call: Call) -> Response:
             partition_log(topic, number)
 
     def commit(groups: Groups, group: str) -> None:
-        groups.commit(group, offsets, member=wanted.member, durable=wanted.ack == "durable")
+        groups.commit(
+            group, offsets, member=wanted.member, durable=wanted.ack == "durable", admits=group_rights.keeps(call)
+        )
 
     await _enter(call, commit)
     return Response(status_code=204)

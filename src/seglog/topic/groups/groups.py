@@ -43,6 +43,11 @@ MAX_GROUPS = 10_000
 EMPTY_SECONDS = 600.0
 """When a group without members and committed offsets is deleted; earlier if there are MAX_GROUPS."""
 SWEEP_SECONDS = 60.0
+Admits = Callable[[str, int, Mapping[str, int], int], None]
+"""Called before committed offsets take more bytes: the group, how many more, the bytes of each group, and of all.
+
+Raises to refuse that. The groups are locked meanwhile.
+"""
 
 
 class Groups(Inheritable, Uncopied):
@@ -246,6 +251,7 @@ class Groups(Inheritable, Uncopied):
         holds: bool = False,
         notes: Mapping[Partition, Note] | None = None,
         after_end: bool = False,
+        admits: Admits | None = None,
     ) -> None:
         """Commit offsets, all or none.
 
@@ -257,6 +263,7 @@ class Groups(Inheritable, Uncopied):
             holds: The caller has reserved the group, and knows its members.
             notes: What to store with the offsets of partitions.
             after_end: Accept offsets after the end of a partition, as Kafka does.
+            admits: Refuses a commit after which the group would take too many bytes.
 
         Raises:
             NotAssigned, UnknownMember: the member does not own a partition, or is not one.
@@ -278,11 +285,24 @@ class Groups(Inheritable, Uncopied):
                 for one, offset in named.items()
             ]
             known = self._book.records
-            self._book.append([entry for entry in entries if known.get((group, entry.partition)) != entry])
+            changed = [entry for entry in entries if known.get((group, entry.partition)) != entry]
+            self._check_room(group, changed, admits)
+            self._book.append(changed)
             if member is not None:
                 self._sessions.heard(group, member, self._clock())
         if durable:
             self._log.sync()
+
+    def _check_room(self, group: str, entries: list[OffsetRecord], admits: Admits | None) -> None:
+        more = 0 if admits is None else self._book.growth(entries)
+        if admits is not None and more > 0:
+            admits(group, more, self._book.sizes, self._book.size)
+
+    def check_staged(self, group: str, notes: Mapping[Partition, Note], admits: Admits) -> None:
+        """Raise what `admits` raises for offsets with these notes, which a transaction will commit."""
+        with self._lock:
+            entries = [OffsetRecord(group, place, 0, metadata=note.metadata) for place, note in notes.items()]
+            self._check_room(group, entries, admits)
 
     def logs_of(self, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[str | None, int]]:
         """Return of which log each offset is now, and its epoch there, for `commit_decided`. Raises TopicNotFound."""

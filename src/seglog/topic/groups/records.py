@@ -27,6 +27,8 @@ from seglog.topic.groups.state import Crew, Enrolled, Move
 from seglog.topic.layout.places import Partition
 
 DECIDED = "seglog-decided"
+COMMIT_BYTES = 512
+"""What a committed offset takes beside its metadata, about."""
 
 
 class Note(NamedTuple):
@@ -52,6 +54,11 @@ class OffsetRecord(NamedTuple):
     epoch: int = 0
     metadata: str = ""
     leader_epoch: int | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes in memory and in the log; nothing if it is deleted."""
+        return 0 if self.offset is None else COMMIT_BYTES + len(json.dumps(self.metadata))
 
     def at(self, offset: int) -> OffsetRecord:
         """Return the same at an offset to which it was reset; the client's epoch is of its own one only."""

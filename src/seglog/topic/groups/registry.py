@@ -17,7 +17,8 @@ from seglog.topic.layout.places import Partition
 class Book:
     """crews: group -> its members; offsets: group -> partition -> the next offset to read, no empty ones.
 
-    records: (group, partition) -> the record of that offset.
+    records: (group, partition) -> the record of that offset. sizes: group -> about how many bytes its offsets take, of
+    groups that have any; size: of all.
     """
 
     def __init__(self, log: Log) -> None:
@@ -25,6 +26,8 @@ class Book:
         self.crews: dict[str, Crew] = {}
         self.offsets: dict[str, dict[Partition, int]] = {}
         self.records: dict[tuple[str, Partition], OffsetRecord] = {}
+        self.sizes: dict[str, int] = {}
+        self.size = 0
         self._log = log
         for record in log.scan():
             try:
@@ -65,6 +68,20 @@ class Book:
         for entry in written:
             self._take(entry)
 
+    def growth(self, entries: Iterable[OffsetRecord]) -> int:
+        """Return how many bytes more the offsets would take with these entries; each is of another partition."""
+        known = self.records
+        return sum(
+            entry.size - (before.size if (before := known.get((entry.group, entry.partition))) else 0)
+            for entry in entries
+        )
+
+    def _resize(self, group: str, more: int) -> None:
+        self.size += more
+        self.sizes[group] = self.sizes.get(group, 0) + more
+        if not self.sizes[group]:
+            del self.sizes[group]
+
     def _take(self, entry: Entry) -> None:
         if isinstance(entry, GroupRecord):
             if entry.crew is None:
@@ -72,6 +89,7 @@ class Book:
             else:
                 self.crews[entry.group] = entry.crew
             return
+        self._resize(entry.group, self.growth([entry]))
         offsets = self.offsets.setdefault(entry.group, {})
         if entry.offset is None:
             offsets.pop(entry.partition, None)

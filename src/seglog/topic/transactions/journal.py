@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seglog.errors import CorruptLog, FormatVersionError, SeglogError, StorageError
 from seglog.log.boot_id import boot_id
 from seglog.storage import File, Storage, must_sync
+from seglog.topic.groups.records import COMMIT_BYTES
 from seglog.topic.layout.places import Partition
 from seglog.topic.transactions.frames import FORMAT, HEAD, Frame, Kind, decode, encode
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SUFFIX = ".txn"
+LETTER_BYTES = 4  # of a string in memory, at most
 NOTHING: dict[str, Any] = {}  # what a resumed transaction needs of a batch, is not kept in memory by the others
 DECISION_BEGINS = b'{"at":'
 SEARCHED_BYTES = 4 * 1024 * 1024  # of the end of a damaged file, for its decision
@@ -93,6 +95,7 @@ class Journal:
     published: int = 0  # batches that are known to be in their logs
     committed: bool = False  # whether this process has committed the offsets
     torn: bool = False  # whether the file may go on after `size`
+    offset_bytes: int = 0  # about what the offsets take in memory
     parts: int = 0  # batches, offsets and notes in memory; other threads may read it while one is added
 
     @classmethod
@@ -247,6 +250,7 @@ class Journal:
         """Keep the latest offset of each partition of a group."""
         found = self.offsets.setdefault(staged.group, Offsets(staged.group, {}, {}))
         before = len(found.offsets)
+        self.offset_bytes += sum(COMMIT_BYTES + LETTER_BYTES * len(text) for _, text in staged.offsets.values())
         found.offsets.update(staged.offsets)
         found.logs.update(staged.logs)
         self.parts += len(found.offsets) - before
