@@ -29,6 +29,8 @@ BACKLOG = 1024
 TURNS = 3  # of the event loop, from accepting a connection until it is one of ours
 MEMBERS_SHARE = 1 / 8
 """Of the server's memory: what the members of groups may hold, beside the budget that requests share."""
+PRODUCERS_SHARE = 1 / 8
+"""The same: what partitions remember of idempotent producers."""
 
 
 class KafkaListener:
@@ -70,7 +72,7 @@ class KafkaListener:
         self._coordinator = Coordinator(services.broker.groups, services.groups, most)
         self._transactions = Transactions(services)
         await self._transactions.start()
-        producers = Producers(services.scans)
+        producers = Producers(services.scans, int(services.settings.limits.memory_bytes * PRODUCERS_SHARE))
         ids = TopicIds(services.broker)
         parts = Parts(services, self._settings, self._coordinator, producers, self._transactions, ids)
         services.kafka = KafkaOverview(parts, lambda: [one.sender for one in self._connections], self.address)

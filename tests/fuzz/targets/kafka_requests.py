@@ -59,9 +59,8 @@ def _server() -> tuple[asyncio.AbstractEventLoop, Parts]:
         coordinator = Coordinator(services.broker.groups, services.groups, MEMBERS_BYTES)
         transactions = Transactions(services)
         await transactions.start()
-        return Parts(
-            services, KafkaSettings(), coordinator, Producers(services.scans), transactions, TopicIds(services.broker)
-        )
+        producers = Producers(services.scans, 1_000_000)
+        return Parts(services, KafkaSettings(), coordinator, producers, transactions, TopicIds(services.broker))
 
     return loop, loop.run_until_complete(start())
 

@@ -100,9 +100,8 @@ async def _replay(requests: list[bytes]) -> None:
     coordinator = Coordinator(services.broker.groups, services.groups, LIMITS.memory_bytes // 8)
     transactions = Transactions(services)
     await transactions.start()
-    parts = Parts(
-        services, KafkaSettings(), coordinator, Producers(services.scans), transactions, TopicIds(services.broker)
-    )
+    producers = Producers(services.scans, 1_000_000)
+    parts = Parts(services, KafkaSettings(), coordinator, producers, transactions, TopicIds(services.broker))
     sender = Sender(("127.0.0.1", 9092), "127.0.0.1", ANYBODY)
     try:
         for one in requests:

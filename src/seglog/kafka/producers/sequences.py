@@ -1,13 +1,18 @@
 """The sequence numbers of one partition's producers, read from its log and continued in memory.
 
 A batch of an idempotent producer is appended with the idempotency key
-`kafka <partition> <producer> <epoch> <sequence>`, which the log stores with the first record (topic/idempotency). So a
-repeated batch is stored once, also after a crash that left only part of it. The key of a batch of a transaction ends
-with the transaction's id, so that no other append has it. This module decides only which batch may be next.
+`kafka <partition> <producer> <epoch> <sequence> @<owner>`, which the log stores with the first record
+(topic/idempotency). So a repeated batch is stored once, also after a crash that left only part of it. The key of a
+batch of a transaction ends with the transaction's id, so that no other append has it. This module decides only which
+batch may be next.
+
+A producer chooses its id, and others can see it. So the same id of another token is another producer: `owner` is
+derived from the token's name. It is missing on a server without tokens, and in the keys of earlier versions.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -15,11 +20,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from seglog.kafka.faults import OldProducerEpoch, OutOfOrderSequence
+from seglog.kafka.producers.remembered import Who
 from seglog.kafka.records.layout import Head
 from seglog.log.log import Log
 from seglog.topic.idempotency.marks import read_mark
 
-KEY = re.compile(r"kafka [0-9]{1,5} ([0-9]{1,19}) ([0-9]{1,5}) ([0-9]{1,10})(?: [0-9a-f]{16})?")
+KEY = re.compile(r"kafka [0-9]{1,5} ([0-9]{1,19}) ([0-9]{1,5}) ([0-9]{1,10})(?: @([0-9a-f]{16}))?(?: [0-9a-f]{16})?")
+OWNER_DIGITS = 16
+NO_OWNER = ""
+"""Of all producers, on a server without tokens."""
 SEQUENCES = 2**31
 REMEMBERED = 5
 """How many of its last batches a producer may repeat, as with Kafka."""
@@ -97,7 +106,7 @@ class Sequences:
     def __init__(self, log: Log) -> None:
         """Read the end of the log."""
         self.epoch = log.view().manifest.epoch
-        self._producers: OrderedDict[int, Producer] = OrderedDict()
+        self._producers: OrderedDict[Who, Producer] = OrderedDict()
         if log.next_offset > log.lowest_offset:
             self._read(log)
 
@@ -108,50 +117,72 @@ class Sequences:
             found = read_mark(value, 0, offset)
             key = None if found is None else KEY.fullmatch(found[0])
             if found is not None and key is not None:
-                producer, epoch, sequence = map(int, key.groups())
-                self._note(producer, epoch, Range.of(sequence, found[1].rows), None)
+                producer, epoch, sequence = map(int, key.group(1, 2, 3))
+                who = Who(key[4] or NO_OWNER, producer)
+                self._note(who, epoch, Range.of(sequence, found[1].rows), None)
+                while len(self._producers) > MOST_PRODUCERS:
+                    self._producers.popitem(last=False)
 
     def __len__(self) -> int:
         """Return how many producers are remembered."""
         return len(self._producers)
 
-    def check(self, head: Head) -> None:
+    def who(self, owner: str, head: Head) -> Who:
+        """Return the producer of a batch; without an owner if an earlier version has stored the same batch."""
+        own, earlier = Who(owner, head.producer_id), Who(NO_OWNER, head.producer_id)
+        known = None if own in self._producers else self._producers.get(earlier)
+        is_repeated = known is not None and known.epoch == head.producer_epoch and _sent(head) in known.batches
+        return earlier if is_repeated else own
+
+    def check(self, who: Who, head: Head) -> None:
         """Raise OldProducerEpoch or OutOfOrderSequence unless a batch may be appended; the first of a producer may."""
-        known = self._producers.get(head.producer_id)
+        known = self._producers.get(who)
         if known is not None:
-            known.check(head.producer_epoch, Range.of(head.sequence, head.records))
+            known.check(head.producer_epoch, _sent(head))
 
-    def offset_of(self, head: Head) -> int | None:
+    def offset_of(self, who: Who, head: Head) -> int | None:
         """Return the offset of a batch that was appended completely, None if that is not known."""
-        known, sent = self._producers.get(head.producer_id), Range.of(head.sequence, head.records)
-        return None if known is None else known.offset_of(head.producer_epoch, sent, head.checksum)
+        known = self._producers.get(who)
+        return None if known is None else known.offset_of(head.producer_epoch, _sent(head), head.checksum)
 
-    def __iter__(self) -> Iterator[tuple[int, Producer]]:
-        """Return the producers, by id."""
+    def __iter__(self) -> Iterator[tuple[Who, Producer]]:
+        """Return the producers, the one that has sent the latest batch last."""
         return iter(self._producers.items())
 
-    def producer(self, producer: int) -> Producer | None:
+    def producer(self, who: Who) -> Producer | None:
         """Return a copy of what is known of a producer, None if that is nothing."""
-        known = self._producers.get(producer)
+        known = self._producers.get(who)
         return None if known is None else Producer(known.epoch, dict(known.batches))
 
-    def note(self, head: Head, offset: int) -> None:
-        """Remember a batch that was appended, at its offset."""
-        sent = Range.of(head.sequence, head.records)
-        self._note(head.producer_id, head.producer_epoch, sent, Appended(offset, head.checksum))
-        self._producers[head.producer_id].timestamp = head.max_timestamp
+    def note(self, who: Who, head: Head, offset: int) -> list[Who]:
+        """Remember a batch that was appended, at its offset; return the producers that are forgotten for it."""
+        self._note(who, head.producer_epoch, _sent(head), Appended(offset, head.checksum))
+        self._producers[who].timestamp = head.max_timestamp
+        return [self._producers.popitem(last=False)[0]] if len(self._producers) > MOST_PRODUCERS else []
 
-    def _note(self, producer: int, epoch: int, sent: Range, appended: Appended | None) -> None:
-        known = self._producers.get(producer)
+    def forget(self, who: Who) -> None:
+        """Accept any sequence of a producer from now on."""
+        self._producers.pop(who, None)
+
+    def _note(self, who: Who, epoch: int, sent: Range, appended: Appended | None) -> None:
+        known = self._producers.get(who)
         if known is None:
-            known = self._producers[producer] = Producer(epoch)
-            if len(self._producers) > MOST_PRODUCERS:
-                self._producers.popitem(last=False)
+            known = self._producers[who] = Producer(epoch)
         else:
-            self._producers.move_to_end(producer)
+            self._producers.move_to_end(who)
         known.note(epoch, sent, appended)
 
 
-def key_of(partition: int, head: Head) -> str:
+def _sent(head: Head) -> Range:
+    return Range.of(head.sequence, head.records)
+
+
+def owner_of(token: str) -> str:
+    """Return the owner of the producers that use a token of this name."""
+    return hashlib.sha256(token.encode()).hexdigest()[:OWNER_DIGITS]
+
+
+def key_of(partition: int, head: Head, owner: str) -> str:
     """Return the idempotency key of a batch: a topic's keys are those of all its partitions, sequences are not."""
-    return f"kafka {partition} {head.producer_id} {head.producer_epoch} {head.sequence}"
+    key = f"kafka {partition} {head.producer_id} {head.producer_epoch} {head.sequence}"
+    return f"{key} @{owner}" if owner else key

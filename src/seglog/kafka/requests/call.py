@@ -12,6 +12,7 @@ from seglog.errors import TopicNotFound
 from seglog.kafka.faults import NoSuchPartition
 from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.producers.registry import Producers
+from seglog.kafka.producers.sequences import NO_OWNER, owner_of
 from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
@@ -131,6 +132,10 @@ class Call:
     def payer(self) -> str:
         """Whose share what is kept for the sender counts against: its token, or its address if there are no tokens."""
         return self.caller.name if self.services.access.asks else self.sender.host
+
+    def producer_owner(self, token: str) -> str:
+        """Return the owner of a producer that uses a token: its id of another token is another producer."""
+        return owner_of(token) if self.services.access.asks else NO_OWNER
 
     @property
     def advertised(self) -> tuple[str, int]:

@@ -212,9 +212,10 @@ async def _append_once(call: Call, batch: ProducedBatch) -> Stored:
     head, log = batch.head, batch.log
     if head.producer_id == NO_PRODUCER:
         return Stored(await _append_new(call, batch, None), _time_of(head))
-    async with call.parts.producers.turn((batch.topic.id, batch.number), log, head) as turn:
+    owner, place = call.producer_owner(call.caller.name), (batch.topic.id, batch.number)
+    async with call.parts.producers.turn(place, log, head, owner, call.payer) as turn:
         if turn.offset is None or turn.offset + head.records > log.next_offset:  # a poisoned log may have lost its end
-            offsets = await _append_new(call, batch, key_of(batch.number, head))
+            offsets = await _append_new(call, batch, key_of(batch.number, head, turn.owner))
             turn.offset = offsets.start
             return Stored(offsets, _time_of(head))
         offsets = range(turn.offset, turn.offset + head.records)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from seglog.errors import Busy, SeglogError
 from seglog.kafka import codes
-from seglog.kafka.producers.registry import KnownProducer, Place, new_producer
+from seglog.kafka.producers.registry import KnownProducer, new_producer
+from seglog.kafka.producers.remembered import Place
 from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values, log_of
 from seglog.kafka.requests.metadata import refusal_of
 from seglog.kafka.requests.turns import in_turns

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from seglog.kafka.faults import WrongState
+from seglog.kafka.producers.remembered import Who
 from seglog.kafka.producers.sequences import Appended, key_of
 from seglog.kafka.records.faults import BadBatch
 from seglog.kafka.requests.decoding import decoded, decoded_bytes, in_bounds
@@ -41,10 +42,10 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
     """
     transactions, log = call.parts.transactions, topic.partition(number)
     one = transactions.find(call.caller, call.values["transactional_id"], head.producer_id, head.producer_epoch)
-    place = (topic.id, number)
+    owner, place = call.producer_owner(one.owner), (topic.id, number)
     stored = None
     if place not in one.lines:
-        stored = await call.parts.producers.stored(place, log, head.producer_id)
+        stored = await call.parts.producers.stored(place, log, Who(owner, head.producer_id))
 
     async def work(journal: Journal) -> range:
         if (topic.name, number) not in one.partitions:
@@ -55,7 +56,7 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
             transactions.check_room(one, len(data))
             offset = line.announce(log.next_offset)
             about = {"sequence": head.sequence, "checksum": head.checksum, "offset": offset}
-            once = f"{key_of(number, head)} {journal.id}"
+            once = f"{key_of(number, head, owner)} {journal.id}"
             batch = Batch(topic.name, topic.id, number, once, head.records, about)
             stage = partial(_stage, call, topic, journal, batch, data, head)
             await in_bounds(data, head, call.services.settings.limits.batch_bytes, stage)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from seglog.kafka.faults import Fenced
-from seglog.kafka.producers.registry import Place
+from seglog.kafka.producers.remembered import Place
 from seglog.kafka.producers.sequences import SEQUENCES, Appended, Producer, Range
 from seglog.topic.layout.places import Partition
 

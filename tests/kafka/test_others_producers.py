@@ -1,0 +1,147 @@
+"""Producers choose their ids, and others can see them: nothing that another caller sends makes one of them fail."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from seglog import Broker, MemoryStorage
+from seglog.kafka import codes
+from seglog.kafka.messages.core import PRODUCE
+from seglog.kafka.producers import sequences
+from seglog.kafka.producers.registry import Producers
+from seglog.kafka.producers.remembered import FROM_LOG, Entry, Remembered, Who
+from seglog.kafka.producers.sequences import KEY, key_of, owner_of
+from seglog.kafka.records.decode import head_of
+from seglog.server.runtime.workers import Workers
+from tests.kafka.producers import VERSION, batch_of
+from tests.kafka.test_shares import as_token  # noqa: F401 - a fixture
+
+PRODUCER = 2**61 + 7
+PLACE = ("topic", 0)
+
+
+def send(raw, value, sequence, *, epoch=0, topic="public"):
+    """Send a record as a producer whose id everyone knows; return (error code, offset)."""
+    records = batch_of([value], producer=PRODUCER, epoch=epoch, sequence=sequence)
+    data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
+    values = {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": data}
+    [found] = raw.ask(PRODUCE, VERSION, values)["responses"][0]["partition_responses"]
+    return found["error_code"], found["base_offset"]
+
+
+def test_a_token_that_sends_with_the_id_of_anothers_producer_changes_nothing_for_it(as_token):  # noqa: F811
+    mallory, victim = as_token("mallory"), as_token("victim")
+    assert send(victim, b"one", 0) == (codes.NONE, 0)
+    assert send(mallory, b"of the next epoch", 0, epoch=1) == (codes.NONE, 1)
+    assert send(mallory, b"of a sequence that the victim will use", 1, epoch=1) == (codes.NONE, 2)
+    assert send(victim, b"two", 1) == (codes.NONE, 3)
+    assert send(victim, b"two", 1) == (codes.NONE, 3)  # repeated
+    assert send(victim, b"of the next epoch", 0, epoch=1) == (codes.NONE, 4)
+
+
+def test_a_token_that_is_first_to_send_with_anothers_id_takes_no_sequence_from_it(as_token):  # noqa: F811
+    mallory, victim = as_token("mallory"), as_token("victim")
+    for sequence in range(3):
+        assert send(mallory, b"squatted", sequence)[0] == codes.NONE
+    for sequence in range(3):
+        assert send(victim, b"right", sequence) == (codes.NONE, 3 + sequence)
+
+
+def head(sequence, producer=PRODUCER):
+    return head_of(memoryview(batch_of([b"v"], producer=producer, epoch=0, sequence=sequence)))
+
+
+def test_the_key_of_a_batch_names_the_owner_and_is_that_of_earlier_versions_without_one():
+    assert key_of(3, head(5), "") == f"kafka 3 {PRODUCER} 0 5"
+    owned = key_of(3, head(5), owner_of("billing"))
+    assert KEY.fullmatch(owned)[4] == owner_of("billing")
+    assert KEY.fullmatch(f"{owned} 0123456789abcdef")[4] == owner_of("billing")
+    assert KEY.fullmatch(f"kafka 3 {PRODUCER} 0 5 0123456789abcdef")[4] is None
+
+
+def with_producers(story, most_bytes=1_000_000):
+    """Run a story of the producers of a partition, and of its topic."""
+    with Broker(MemoryStorage()) as broker:
+        topic, workers = broker.create_topic("t"), Workers("scan", 1, 10)
+        try:
+            return asyncio.run(story(Producers(workers, most_bytes), topic))
+        finally:
+            workers.close()
+
+
+async def append(producers, topic, sequence, *, owner="", payer="me", producer=PRODUCER):
+    """Append a batch, or find it; return its offset and the owner in its key."""
+    sent = head(sequence, producer)
+    async with producers.turn((topic.id, 0), topic.partition(0), sent, owner, payer) as turn:
+        if turn.offset is None:
+            _, turn.offset = topic.append(b"v", partition=0, once=key_of(0, sent, turn.owner))
+        return turn.offset, turn.owner
+
+
+def test_a_batch_that_an_earlier_version_has_stored_is_found_when_its_token_repeats_it():
+    async def story(producers, topic):
+        for sequence in range(2):
+            await append(producers, topic, sequence)
+        later = Producers(producers._workers, 1_000_000)
+        assert await append(later, topic, 1, owner="0" * 16) == (1, "")
+        assert await append(later, topic, 2, owner="0" * 16) == (2, "0" * 16)
+        assert topic.partition(0).next_offset == 3
+
+    with_producers(story)
+
+
+def test_a_caller_with_very_many_producers_loses_its_own_first_and_no_others():
+    async def story(producers, topic):
+        await append(producers, topic, 7, producer=1, payer="victim")
+        for number in range(100):
+            await append(producers, topic, 0, producer=1000 + number, payer="mallory")
+        remembered, partitions = producers.counts()
+        assert (remembered, partitions) == (20, 1)
+        known = [one.producer for one in await producers.of((topic.id, 0), topic.partition(0))]
+        assert known == [1, *range(1081, 1100)]
+        with pytest.raises(sequences.OutOfOrderSequence):
+            await append(producers, topic, 7 + 5, producer=1, payer="victim")
+
+    with_producers(story, most_bytes=1536 * 40)
+
+
+def test_producers_that_were_read_from_a_log_have_a_share_until_they_send_something():
+    async def story(producers, topic):
+        for number in range(50):
+            await append(producers, topic, 0, producer=number)
+        later = Producers(producers._workers, 1536 * 40)
+        known = [one.producer for one in await later.of((topic.id, 0), topic.partition(0))]
+        assert known == [*range(30, 50)]
+        await append(later, topic, 1, producer=49, payer="victim")
+        for number in range(200, 300):
+            await append(later, topic, 0, producer=number, payer="mallory")
+        assert 49 in [one.producer for one in await later.of((topic.id, 0), topic.partition(0))]
+        assert later.counts()[0] < 40
+
+    with_producers(story)
+
+
+def test_producers_of_a_partition_that_was_truncated_are_counted_no_longer():
+    async def story(producers, topic):
+        for number in range(5):
+            await append(producers, topic, 0, producer=number)
+        topic.partition(0).truncate(2)
+        await append(producers, topic, 1, producer=1)
+        assert producers.counts() == (2, 1)
+
+    with_producers(story)
+
+
+def test_what_is_forgotten_counts_no_longer():
+    remembered = Remembered(10)
+    entries = [Entry(PLACE, Who("", number)) for number in range(8)]
+    assert [remembered.use("one", entry) for entry in entries[:6]] == [[]] * 5 + [[entries[0]]]
+    remembered.use("one", entries[1])  # the newest now
+    assert remembered.use("one", entries[6]) == [entries[2]]
+    assert remembered.use(FROM_LOG, entries[6]) == []
+    assert remembered.use("two", entries[6]) == []
+    for entry in entries:
+        remembered.forget(entry)
+    assert (len(remembered), remembered._of, remembered._shares.held) == (0, {}, 0)
