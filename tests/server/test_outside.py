@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from seglog.server.rights.access import Access, new_token
 from seglog.server.runtime.disk_space import FREED, Space
 from seglog.storage import LocalStorage
 from tests.server.conftest import Servers
+from tests.waiting import HANG_SECONDS
 
 PEOPLE = {
     "operator": ({"*": ["admin"]}, ()),
@@ -201,6 +203,25 @@ def test_no_browser_guesses_what_an_answer_is_or_loads_it_into_another_page(http
         answer = http.get(path)
         assert answer.headers.get_list("X-Content-Type-Options") == ["nosniff"]
         assert answer.headers.get_list("Cross-Origin-Resource-Policy") == ["same-origin"]
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        (b"GET /ready HTTP/1.1\r\nHost: localhost\r\n" + b"x: y\r\n" * 200 + b"\r\n", 431),
+        (b"GET /" + b"x" * 70_000, 431),
+    ],
+)
+def test_the_answer_to_a_malformed_request_is_not_taken_for_something_else(http, head, status):
+    url = http.base_url
+    with socket.create_connection((url.host, url.port), timeout=HANG_SECONDS) as raw:
+        raw.sendall(head)
+        answer = b"".join(iter(lambda: raw.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    for line in (b"x-content-type-options: nosniff", b"cross-origin-resource-policy: same-origin"):
+        assert answer.count(b"\r\n%b\r\n" % line) == 1
 
 
 # --- coded bodies -----------------------------------------------------------------------------------------------------

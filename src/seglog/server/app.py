@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 
 from seglog.errors import TopicNotFound
-from seglog.server.api.operations import PROTECTING, Endpoint, Operation
+from seglog.server.api.operations import Endpoint, Operation
 from seglog.server.api.paths import Paths
-from seglog.server.problems import HttpProblem, problem
+from seglog.server.problems import PROTECTING, HttpProblem, problem
 from seglog.server.rights.access import Access
 from seglog.server.rights.guard import Guard
 from seglog.server.rights.terms import Terms

@@ -17,6 +17,9 @@ MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 DETAIL_CHARACTERS = 2000  # longest text of an error: it may quote the request
 
+PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
+"""Headers of every answer: no browser takes it for something else, or gives it to a page of another site."""
+
 # The first match counts: a class precedes its bases.
 _STATUS: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
     ((errors.Unauthorized,), 401),

@@ -25,7 +25,7 @@ from seglog.errors import InvalidArgument, SeglogError, TopicNotFound
 from seglog.server.api.models import Model
 from seglog.server.api.parameters import Parameter, read_query
 from seglog.server.http.answers import NeedsRoom, Pieces, SlowReader, send_in_pieces, watched
-from seglog.server.problems import HttpProblem, problem, status_of
+from seglog.server.problems import PROTECTING, HttpProblem, problem, status_of
 from seglog.server.rights.access import EVERY, NOBODY, RIGHTS, Caller
 from seglog.server.rights.terms import HEADER
 from seglog.server.runtime.memory import PIECE, Claim
@@ -43,7 +43,6 @@ log = logging.getLogger("seglog.server")
 
 SMALL_JSON_BYTES = 16 * 1024  # a longer body is parsed on a thread: listing all its errors takes a while
 # A record's value is arbitrary: no browser may guess its type, nor load it into a foreign page.
-PROTECTING = ((b"x-content-type-options", b"nosniff"), (b"cross-origin-resource-policy", b"same-origin"))
 PAGES = frozenset({"page", "console", "docs"})  # the only operations that a link on a foreign page may open
 _LARGE = Lock()
 SINGLE = frozenset(

@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from seglog.server.http.joined_writes import JoinedTransport
 from seglog.server.http.turns import Turns
-from seglog.server.problems import MEDIA_TYPE, RETRY_SECONDS
+from seglog.server.problems import MEDIA_TYPE, PROTECTING, RETRY_SECONDS
 
 if TYPE_CHECKING:
     from seglog.server.http.refusals import Refusals
@@ -358,7 +358,8 @@ def _refusal(status: int, text: str) -> bytes:
     body = json.dumps({**problem, "retriable": status in (408, 503)}).encode()
     retry = f"retry-after: {RETRY_SECONDS}\r\n" if status == 503 else ""
     head = f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n{retry}"
-    return f"{head}connection: close\r\n\r\n".encode() + body
+    protecting = b"".join(b"%b: %b\r\n" % header for header in PROTECTING)
+    return head.encode() + protecting + b"connection: close\r\n\r\n" + body
 
 
 def bounded(limits: Limits, told: Refusals, memory: Memory) -> type[BoundedProtocol]:
