@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import resource
+import subprocess
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -296,3 +299,50 @@ def test_batches_are_bounded_by_bytes_and_by_rows(monkeypatch: pytest.MonkeyPatc
 
     assert rows(b"x\n" * 25) == [10, 10, 5]
     assert rows((b"x" * 600 + b"\n") * 3) == [2, 1]
+
+
+@pytest.mark.parametrize("suffix", ["lines", "jsonl", "csv", "ndjson"])
+def test_an_endless_line_is_refused_before_all_of_it_is_read(
+    suffix: str,
+) -> None:
+    class Endless(io.RawIOBase):
+        """Bytes without a line end, of which a reader must not want many."""
+
+        read_bytes = 0
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            Endless.read_bytes += len(buffer)
+            assert Endless.read_bytes < 300_000_000
+            buffer[:] = b" " * len(buffer)
+            return len(buffer)
+
+    kind = {"jsonl": "json"}.get(suffix, suffix)
+    file = io.BufferedReader(Endless())
+    with pytest.raises(seglog.InvalidArgument, match=r"line 1 has more than 67108864 bytes|no header line"):
+        source = file_batches.open_source(file, kind, file_batches.Columns(), delimiter=b"\n", key_separator=None)
+        list(source.batches)
+
+
+def test_a_line_may_have_as_many_bytes_as_an_option_allows(cli: Callable[..., Any], tmp_path: Any) -> None:
+    file = tmp_path / "x.lines.gz"
+    file.write_bytes(gzip.compress(b"a\n" + b"b" * 3_000_000 + b"\n" + b"c" * 3_000_000))
+    told = cli("import", tmp_path / "no", file, "--line-bytes", "1MiB")
+    assert told.code != 0
+    assert "line 2 has more than 1048576 bytes" in told.err
+    assert "--line-bytes" in told.err
+    assert cli("import", tmp_path / "log", file).text.startswith("imported 3 records")
+
+
+@pytest.mark.proof
+def test_an_import_of_a_line_of_a_gigabyte_from_a_megabyte_takes_little_memory(tmp_path: Any) -> None:
+    file = tmp_path / "x.lines.gz"
+    with gzip.open(file, "wb", 1) as target:
+        for _ in range(1200):
+            target.write(bytes(2**20))
+    assert file.stat().st_size < 10_000_000
+    found = subprocess.run([sys.executable, "-m", "seglog", "import", str(tmp_path / "log"), str(file)], check=False)
+    assert found.returncode not in (0, -9)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 600_000

@@ -33,6 +33,8 @@ from seglog.terminal.units import parse_time
 HEADERS_COLUMN, TOMBSTONE = CSV_COLUMNS[-2:]
 EARLIER = list(CSV_COLUMNS[:-1])
 JSON_KINDS = ("ndjson", "json", "kcat", "connect")
+LINE_BYTES = 64 * 1024 * 1024
+HEADER_BYTES = 1024 * 1024  # of the first line of CSV
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 _BYTES = (
@@ -78,17 +80,21 @@ def open_source(
     delimiter: bytes,
     key_separator: bytes | None,
     fields: Fields | None = None,
+    line_bytes: int = LINE_BYTES,
 ) -> Input:
-    """Open a file of `kind` (one of JSON_KINDS, lines, csv, arrow or parquet), plain or compressed."""
+    """Open a file of `kind` (one of JSON_KINDS, lines, csv, arrow or parquet), plain or compressed.
+
+    line_bytes: that a line may have, of formats with lines: a small compressed file can have one of gigabytes.
+    """
     fields = fields or Fields()
     if kind == "parquet":
         return _parquet_source(file, columns)
     file = decompressed(file)
     if kind in JSON_KINDS:
-        lines, decode = enumerate(split(file, b"\n"), 1), decoder(kind, fields)
+        lines, decode = enumerate(_lines(file, b"\n", line_bytes), 1), decoder(kind, fields)
         batches = _entry_batches(decode(line, number) for number, line in lines if line.strip())
     elif kind == "lines":
-        lines = enumerate(split(file, delimiter), 1)
+        lines = enumerate(_lines(file, delimiter, line_bytes), 1)
         batches = _entry_batches(decode_line(line, number, key_separator) for number, line in lines)
     else:
         buffered = cast(
@@ -99,6 +105,15 @@ def open_source(
     if size is None:
         return Input(batches, lambda records: records, None, " records")
     return Input(batches, lambda _: file.tell(), size, "B")
+
+
+def _lines(file: BinaryIO, delimiter: bytes, most: int) -> Iterator[bytes]:
+    try:
+        yield from split(file, delimiter, most)
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"{error}, the most that is read; check the input and --format, or raise --line-bytes"
+        ) from None
 
 
 def decompressed(file: BinaryIO) -> BinaryIO:
@@ -219,8 +234,11 @@ def _csv_batches(file: io.BufferedReader, columns: Columns) -> Iterator[pa.Recor
     """
     from pyarrow import csv as arrow_csv  # only CSV needs it
 
-    header = file.readline().decode("utf-8-sig", "surrogateescape")
-    names = next(csv.reader([header.rstrip("\r\n")]), [])
+    header = file.readline(HEADER_BYTES).decode("utf-8-sig", "surrogateescape")
+    try:
+        names = next(csv.reader([header.rstrip("\r\n")]), [])
+    except csv.Error as error:
+        raise InvalidArgument(f"the csv input has no header line: {error}") from None
     wanted = [columns.value or "value", columns.key or "key", columns.timestamp or "timestamp"]
     _column_index(names, wanted[0], columns)
     more = [name for name in (HEADERS_COLUMN, TOMBSTONE) if name in names and name not in wanted]

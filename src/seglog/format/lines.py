@@ -128,19 +128,22 @@ def decode_line(line: bytes, number: int, separator: bytes | None) -> Entry:
     return Entry(None, key, value)
 
 
-def split(stream: BinaryIO, delimiter: bytes) -> Iterator[bytes]:
+def split(stream: BinaryIO, delimiter: bytes, most: int | None = None) -> Iterator[bytes]:
     """Yield the pieces between delimiters; the last one needs no delimiter, and is omitted if empty.
 
-    Holds one piece at a time, and yields it as soon as it is complete.
+    Holds one piece at a time, and yields it as soon as it is complete. most: bytes that a piece may have. Raises
+    InvalidArgument, with the number of the piece, as soon as one has more.
     """
     read = getattr(stream, "read1", stream.read)
-    held = bytearray()
+    held, count = bytearray(), 0
     while chunk := read(CHUNK_BYTES):
         unseen = max(0, len(held) - len(delimiter) + 1)  # a delimiter may cross two chunks
         held += chunk
         if held.find(delimiter, unseen) >= 0:
             *pieces, rest = bytes(held).split(delimiter)
             yield from pieces
-            held = bytearray(rest)
+            held, count = bytearray(rest), count + len(pieces)
+        if most is not None and len(held) > most:
+            raise InvalidArgument(f"line {count + 1} has more than {most} bytes")
     if held:
         yield bytes(held)

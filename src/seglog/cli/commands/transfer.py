@@ -31,7 +31,7 @@ from seglog.cli.source import Row, Source, reading
 from seglog.errors import InvalidArgument
 from seglog.record import Record
 from seglog.terminal import output
-from seglog.terminal.units import format_count, parse_delimiter
+from seglog.terminal.units import format_count, parse_delimiter, parse_size
 
 if TYPE_CHECKING:
     from seglog.cli.file_batches import Input
@@ -94,7 +94,13 @@ def _import(args: Args) -> int:
     began = time.monotonic()
     with _source_file(args.file) as file:
         source = file_batches.open_source(
-            file, kind, columns, delimiter=delimiter_from(args), key_separator=args.key_separator, fields=fields
+            file,
+            kind,
+            columns,
+            delimiter=delimiter_from(args),
+            key_separator=args.key_separator,
+            fields=fields,
+            line_bytes=args.line_bytes or file_batches.LINE_BYTES,
         )
         first = next(source.batches, None)  # fail on an unreadable file before creating a log
         batches = source.batches if first is None else chain([first], source.batches)
@@ -260,6 +266,12 @@ COMMANDS = (
                 metavar="TEXT",
                 type=parse_delimiter,
                 help=r"lines: a line is KEY, TEXT, VALUE; escapes: \n \t \r \0 \\",
+            ),
+            option(
+                "--line-bytes",
+                metavar="SIZE",
+                type=parse_size,
+                help="what a line of lines or JSON may have, decompressed; default 64MiB",
             ),
             QUIET,
             WAIT,
