@@ -1,9 +1,13 @@
-"""The log's clock: integer microseconds since the epoch, UTC. Replaceable, so that tests can control age."""
+"""The log's clock: integer microseconds since the epoch, UTC. Replaceable, so that tests can control age.
+
+A duration that does not survive the process is measured by a clock that cannot be set (`ticks_for`): the wall clock
+steps when an administrator, NTP or a restored virtual machine sets it.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from time import time_ns
+from time import monotonic_ns, time_ns
 from typing import Protocol
 
 from seglog.errors import InvalidType
@@ -24,6 +28,16 @@ class Clock(Protocol):
 def system_clock() -> int:
     """Return the wall clock in microseconds since the epoch, UTC."""
     return time_ns() // 1000
+
+
+def ticks() -> int:
+    """Return microseconds since some moment; they pass evenly, whatever the wall clock is set to."""
+    return monotonic_ns() // 1000
+
+
+def ticks_for(clock: Clock) -> Clock:
+    """Return what measures durations beside a clock: `ticks` beside the system's; any other one measures its own."""
+    return ticks if clock is system_clock else clock
 
 
 def microseconds(moment: datetime) -> int:

@@ -14,6 +14,7 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+from seglog.clock import ticks
 from seglog.errors import InvalidArgument
 from seglog.log.pins import Pin, read_copies
 from seglog.record import checked_offset
@@ -21,6 +22,7 @@ from seglog.record import checked_offset
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from seglog.clock import Clock
     from seglog.format.cuts import Cuts
     from seglog.storage import Storage
 
@@ -29,9 +31,9 @@ LOOK_SECONDS = 0.005  # between two readings of the pins while a caller waits
 
 
 class Complete(NamedTuple):
-    """When a copy last had every record (since, None: never), by its last report. at: of that report, in us.
+    """When a copy last had every record (since, None: never), by its last report. at: of that report.
 
-    end: of the log at that time.
+    Times are microseconds of a clock that measures durations (`seglog.clock.ticks`). end: of the log at that time.
     """
 
     at: int
@@ -42,8 +44,10 @@ class Complete(NamedTuple):
 class Copies:
     """The reports of the copies of one log. Safe for threads."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, clock: Clock = ticks) -> None:
+        """clock: measures durations."""
         self._storage = storage
+        self._clock = clock
         self._changed = threading.Condition()
         self._reported: dict[str, Pin] = {}
         self._complete: dict[str, Complete] = {}
@@ -53,12 +57,15 @@ class Copies:
     def report(self, name: str, pin: Pin, end: int) -> None:
         """Take the report of a copy, and wake those who wait. end: of the log now."""
         with self._changed:
-            self._complete[name] = _complete(self._complete.get(name), pin, end)
+            self._complete[name] = _complete(self._complete.get(name), pin, end, self._clock())
             self._reported[name] = pin
             self._changed.notify_all()
 
     def complete_at(self, name: str) -> int | None:
-        """Return when a copy that reports here last had every record, in us; None: it never had, or reports by path."""
+        """Return when a copy that reports here last had every record, see `Complete`.
+
+        None: it never had, or reports by path.
+        """
         with self._changed:
             found = self._complete.get(name)
             return None if found is None else found.since
@@ -87,13 +94,16 @@ class Copies:
             self._changed.wait(min(seconds, LOOK_SECONDS))
 
 
-def _complete(before: Complete | None, pin: Pin, end: int) -> Complete:
-    """Return when a copy last had every record. While records are appended, a report has those of the one before it."""
+def _complete(before: Complete | None, pin: Pin, end: int, now: int) -> Complete:
+    """Return when a copy last had every record, after its report at `now`.
+
+    While records are appended, a report has those of the one before it.
+    """
     if pin.offset >= end:
-        return Complete(pin.updated, end, pin.updated)
+        return Complete(now, end, now)
     if before is not None and pin.offset >= before.end:
-        return Complete(pin.updated, end, before.at)
-    return Complete(pin.updated, end, None if before is None else before.since)
+        return Complete(now, end, before.at)
+    return Complete(now, end, None if before is None else before.since)
 
 
 def held(reports: dict[str, list[Pin]], cuts: Cuts, end: int) -> dict[str, int]:

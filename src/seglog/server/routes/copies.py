@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from seglog.clock import system_clock
+from seglog.clock import ticks
 from seglog.errors import SeglogError
 from seglog.log.copies import held
 from seglog.log.log import Log
@@ -73,7 +73,7 @@ def _of_log(log: Log) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _had_all_recently(at: int | None) -> bool:
-    return at is not None and system_clock() - at <= IN_SYNC_SECONDS * 1_000_000
+    return at is not None and ticks() - at <= IN_SYNC_SECONDS * 1_000_000
 
 
 def _followed(following: Following, caller: Caller) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
-from seglog.clock import system_clock
+from seglog.clock import ticks
 from seglog.errors import (
     GroupNotFound,
     InvalidArgument,
@@ -310,14 +310,14 @@ class Consumer(Uncopied):
             self._cursor.reset()
             self._join()
         else:
-            self._cursor.adopt(answer.assignment, answer.generation, system_clock())
+            self._cursor.adopt(answer.assignment, answer.generation, ticks())
 
     def _join(self) -> None:
         answer = self._groups.join(
             self._group, self._topics, member=self._member, session_timeout=self._timeout, local=True
         )
         self._member = answer.member
-        self._cursor.adopt(answer.assignment, answer.generation, system_clock())
+        self._cursor.adopt(answer.assignment, answer.generation, ticks())
 
     def close(self) -> None:
         """Leave the group, so that others continue immediately; commits nothing. A second call does nothing."""

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from seglog.clock import Clock, system_clock
+from seglog.clock import Clock, system_clock, ticks_for
 from seglog.errors import (
     GroupConflict,
     GroupNotFound,
@@ -62,6 +62,7 @@ class Groups(Inheritable, Uncopied):
         *,
         partitions: Callable[[str], int],
         clock: Clock = system_clock,
+        ticks: Clock | None = None,
         bounds: Callable[[str, int], tuple[int, int]],
         records_from: Callable[[str, int, int], int],
         history: Callable[[str, int], tuple[str, Cuts]] | None = None,
@@ -71,12 +72,13 @@ class Groups(Inheritable, Uncopied):
         partitions: topic -> how many (TopicNotFound); bounds: topic, partition -> its lowest and next offset;
         records_from: topic, partition, offset -> how many records from there on. history: topic, partition -> the id of
         its log and where it was truncated; None: committed offsets are not checked. All are called while a group is
-        locked.
+        locked. clock: for what is shown; ticks: for sessions, default: what measures durations beside the clock.
         """
         self._log = log
         self._partitions = partitions
         self._offsets = Offsets(bounds, records_from, history)
         self._clock = clock
+        self._ticks = ticks_for(clock) if ticks is None else ticks
         self._reads_only = isinstance(log, LogFollower)
         self._enter_child()
         self._watch_forks()
@@ -84,7 +86,7 @@ class Groups(Inheritable, Uncopied):
         self._sessions = Sessions()
         self._empty_since: dict[str, int] = {}
         self._held: dict[str, str] = {}
-        self._swept_at = 0
+        self._swept_at = self._ticks() - round(SWEEP_SECONDS * 1_000_000)
         if not self._reads_only:
             self._begin_sessions()
 
@@ -95,7 +97,7 @@ class Groups(Inheritable, Uncopied):
         for group, crew in self._book.crews.items():
             for member, said in crew.members.items():
                 if not said.local:  # a local member ended with its process
-                    self._sessions.heard(group, member, self._clock())
+                    self._sessions.heard(group, member, self._ticks())
 
     @property
     def log(self) -> Log:
@@ -203,7 +205,7 @@ class Groups(Inheritable, Uncopied):
 
     def _answer(self, group: str, crew: Crew, member: str) -> Membership:
         answer = crew.answer(member)
-        self._sessions.heard(group, member, self._clock())
+        self._sessions.heard(group, member, self._ticks())
         self._sessions.answered(group, answer)
         return answer
 
@@ -222,7 +224,7 @@ class Groups(Inheritable, Uncopied):
         crew = self._book.crew(group)
         if self._reads_only or not crew.members:
             return crew
-        gone = self._sessions.silent(group, crew, self._clock())
+        gone = self._sessions.silent(group, crew, self._ticks())
         now = self._with_members(crew, _without(crew, gone))
         self._book.write(group, now)
         if gone:
@@ -289,7 +291,7 @@ class Groups(Inheritable, Uncopied):
             self._check_room(group, changed, admits)
             self._book.append(changed)
             if member is not None:
-                self._sessions.heard(group, member, self._clock())
+                self._sessions.heard(group, member, self._ticks())
         if durable:
             self._log.sync()
 
@@ -368,7 +370,7 @@ class Groups(Inheritable, Uncopied):
 
     def _admit(self, group: str) -> None:
         """Delete empty groups from time to time. Raises GroupConflict if a new group would be one too many."""
-        book, now = self._book, self._clock()
+        book, now = self._book, self._ticks()
         if not 0 <= now - self._swept_at < SWEEP_SECONDS * 1_000_000:
             self._sweep(now, EMPTY_SECONDS)
         if group in book.crews or group in book.offsets or max(len(book.crews), len(book.offsets)) < MAX_GROUPS:
@@ -403,8 +405,8 @@ class Groups(Inheritable, Uncopied):
     def names(self) -> list[str]:
         """Return the names of all groups that have members or committed offsets, or recently had members, sorted."""
         with self._lock:
-            if not self._reads_only and not 0 <= self._clock() - self._swept_at < SWEEP_SECONDS * 1_000_000:
-                self._sweep(self._clock(), EMPTY_SECONDS)
+            if not self._reads_only and not 0 <= self._ticks() - self._swept_at < SWEEP_SECONDS * 1_000_000:
+                self._sweep(self._ticks(), EMPTY_SECONDS)
             return sorted(self._book.crews.keys() | self._book.offsets.keys())
 
     def has_members(self, group: str) -> bool:
@@ -424,13 +426,17 @@ class Groups(Inheritable, Uncopied):
                     topics=said.topics,
                     assignment=crew.answer(member).assignment,
                     session_timeout=said.session_timeout,
-                    seen_at=self._sessions.seen_at(group, member),
+                    seen_at=self._seen_at(group, member),
                     local=said.local,
                 )
                 for member, said in sorted(crew.members.items())
             )
             lag = {one: self._offsets.lag(one, offsets.get(one)) for one in sorted(offsets.keys() | crew.owners.keys())}
             return GroupState(group, crew.generation, members, nested(dict(sorted(offsets.items()))), lag)
+
+    def _seen_at(self, group: str, member: str) -> int | None:
+        seen = self._sessions.seen_at(group, member)
+        return None if seen is None else self._clock() - (self._ticks() - seen)
 
     def delete(self, group: str) -> None:
         """Delete a group and its committed offsets. Raises GroupNotFound; GroupConflict while it has members."""

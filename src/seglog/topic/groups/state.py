@@ -143,7 +143,7 @@ class Sessions:
         self._told: dict[str, dict[str, int]] = {}  # group -> member -> generation
 
     def heard(self, group: str, member: str, now: int) -> None:
-        """Note a heartbeat of a member at `now`, in microseconds."""
+        """Note a heartbeat of a member at `now`, in microseconds of a clock that measures durations."""
         self._seen.setdefault(group, {})[member] = now
 
     def answered(self, group: str, answer: Membership) -> None:
@@ -161,8 +161,8 @@ class Sessions:
     def silent(self, group: str, crew: Crew, now: int) -> list[str]:
         """Return the members that were silent for longer than their session, or never sent a heartbeat here.
 
-        If the clock was set back since, a session restarts: otherwise a dead member would keep its partitions until the
-        clock catches up.
+        If a clock that can be set was set back since, a session restarts: otherwise a dead member would keep its
+        partitions until the clock catches up.
         """
         seen = self._seen.get(group, {})
         seen.update({member: now for member in crew.members if seen.get(member, now) > now})
