@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import seglog
-from seglog.storage import LocalStorage
+from seglog.storage import LocalStorage, MemoryStorage
 from seglog.testing.crash_states import moments
 from seglog.testing.disk import Disk
 from seglog.testing.disk_storage import DiskStorage
@@ -296,3 +296,27 @@ def test_a_power_cut_at_any_moment_of_a_commit_leaves_all_of_it_or_nothing() -> 
                 assert found[state.key] or not moment.note, f"at {moment.at}: what was acknowledged is gone"
     assert {False, True} <= set(found.values())
     assert len(found) > 50
+
+
+def test_a_reader_sees_the_batches_of_a_commit_one_after_another_and_the_offsets_last() -> None:
+    seen: list[Any] = []
+    with Broker(MemoryStorage(), clock=clock) as broker:
+        for name, partitions in (("a", 2), ("b", 1)):
+            broker.create_topic(name, partitions=partitions, config=SMALL)
+        broker.groups.commit("g", {"a": {0: 0}})
+        journal = stage(broker)
+        transactions_of(broker).decide(journal)
+
+        def look(*_: object) -> None:
+            ends = [
+                broker.topic(topic).partition(number).next_offset for topic, number in (("a", 0), ("a", 1), ("b", 0))
+            ]
+            seen.append((ends, broker.groups.committed("g")))
+
+        look()
+        transactions_of(broker).publish(journal, look)
+        look()
+        journal.remove()
+    before, after = {"a": {0: 0}}, {"a": {0: 0, 1: 0}, "b": {0: 1}}
+    ends = [[0, 0, 0], [6, 0, 0], [6, 1, 0], [6, 1, 3], [12, 1, 3]]
+    assert seen == [*((one, before) for one in ends), (ends[-1], after)]

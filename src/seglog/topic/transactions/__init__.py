@@ -1,4 +1,4 @@
-"""Records for many topics, and committed offsets, that appear together or not at all.
+"""Records for many topics, and committed offsets, that appear all or not at all.
 
     frames        bytes <-> frames of a journal, pure
     journal       the file of one transaction: what it stages, and its decision
