@@ -40,6 +40,14 @@ def ticks_for(clock: Clock) -> Clock:
     return ticks if clock is system_clock else clock
 
 
+def has_passed(since: int, span: int, now: int) -> bool:
+    """Whether a span (us) has passed since a moment (us).
+
+    True also if the moment is after `now`: the clock was ahead then, and to wait for that time would end all ageing.
+    """
+    return not 0 <= now - since < span
+
+
 def microseconds(moment: datetime) -> int:
     """Return a time as int microseconds since the epoch; without a zone it is UTC."""
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND

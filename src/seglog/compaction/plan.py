@@ -12,11 +12,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from seglog.clock import has_passed
 from seglog.config import LogConfig
 from seglog.errors import InvalidArgument
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.store import HEADER_BYTES
 
+LONGEST_MISSED = 365 * 24 * 3600 * 1_000_000
+"""A horizon (us) that passed longer ago is not trusted: the clock was behind when it was set, as in a machine without a
+battery. A log that nothing compacts for a year keeps its tombstones for one `delete_retention` more.
+"""
 NEVER = 2**63 - 1  # as a horizon: the run no longer holds tombstones
 
 Runs = tuple[tuple[int, int], ...]
@@ -68,7 +73,8 @@ class CompactionPlan:
     def idle(self) -> bool:
         """Whether there is nothing to do: every key was considered, and no tombstone's horizon has passed."""
         limits = self.tombstone_limits
-        due = (has_due(source, self.made_at, limits[source.file]) for source in self.considered)
+        kept = self.config.retention.delete_retention_us
+        due = (has_due(source, self.made_at, limits[source.file], longest=kept) for source in self.considered)
         return not self.dirty and not any(due)
 
     @cached_property
@@ -165,22 +171,39 @@ def cleanable(
 
 def is_fresh(entry: SegmentEntry, config: LogConfig, now: int) -> bool:
     """Whether a segment was sealed within the minimum lag; False if the clock was ahead then."""
-    return entry.sealed_at is not None and 0 <= now - entry.sealed_at < config.retention.min_compaction_lag_us
+    return entry.sealed_at is not None and not has_passed(entry.sealed_at, config.retention.min_compaction_lag_us, now)
 
 
 # --- tombstones -----------------------------------------------------------------------------------------------------
 
 
-def has_due(entry: SegmentEntry, now: int, limit: int = NEVER, *, part: float = 0.0) -> bool:
+def has_due(
+    entry: SegmentEntry, now: int, limit: int = NEVER, *, part: float = 0.0, longest: int | None = None
+) -> bool:
     """Whether a segment may hold tombstones before the offset `limit` whose horizon has passed.
 
-    part: minimum fraction of a run's offsets that must be before the limit.
+    part: minimum fraction of a run's offsets that must be before the limit. longest: a horizon that is further away
+    (us) counts, too: the clock was ahead when it was set, or `delete_retention` was longer; a pass sets it again.
     """
     due = (
-        start < limit and horizon <= now and min(limit, end) - start >= part * (end - start)
+        start < limit
+        and (horizon <= now or _is_too_late(horizon, now, longest))
+        and min(limit, end) - start >= part * (end - start)
         for start, end, horizon in _runs_of(entry)
     )
     return bool(entry.tombstones) and any(due)
+
+
+def is_over(horizon: int, now: int) -> bool:
+    """Whether tombstones with this horizon may be removed.
+
+    False if it passed very long ago: the clock was behind when it was set, and it is set again.
+    """
+    return now - LONGEST_MISSED <= horizon <= now
+
+
+def _is_too_late(horizon: int, now: int, longest: int | None) -> bool:
+    return longest is not None and now + longest < horizon < NEVER
 
 
 def next_horizon(entries: Iterable[SegmentEntry], now: int) -> int | None:
@@ -199,18 +222,22 @@ def runs_after(entry: SegmentEntry, now: int, delete_retention: int, limit: int 
     """Return a segment's runs after a pass that saw all of it at `now`, and removed no tombstone from `limit` on.
 
     A run whose horizon has passed has lost its tombstones, so its range joins the following run. Tombstones without a
-    horizon get one: the time counts from the first compaction that sees them.
+    horizon get one: the time counts from the first compaction that sees them. It is set again if a clock that was ahead
+    or behind has set it.
     """
     end = entry.next_offset or entry.base_offset
+    seen = now + delete_retention
     kept: list[tuple[int, int]] = []
     covered = entry.base_offset
     for start, stop, horizon in _runs_of(entry):
         covered = min(stop, end)
-        if horizon > now or start >= limit:
+        if _is_too_late(horizon, now, delete_retention) or (horizon <= now and not is_over(horizon, now)):
+            kept.append((covered, seen))
+        elif horizon > now or start >= limit:
             kept.append((covered, horizon))
         elif covered > limit:
             kept += [(limit, NEVER), (covered, horizon)]
-    return joined([*kept, (end, now + delete_retention)] if covered < end or not kept else kept)
+    return joined([*kept, (end, seen)] if covered < end or not kept else kept)
 
 
 def joined(runs: Iterable[tuple[int, int]]) -> Runs:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from seglog.clock import has_passed
 from seglog.compaction.plan import (
     NEVER,
     CompactionPlan,
@@ -139,10 +140,12 @@ def _due(sources: Sequence[SegmentEntry], config: LogConfig, now: int, pinned: i
     if ratio > config.retention.min_dirty_ratio:
         return "dirty"
     most = config.retention.max_compaction_lag_us
-    waited = (now - source.created for source in sources if source.cleaned_to is None)
-    if most is not None and any(not 0 <= time < most for time in waited):  # negative: created while the clock was ahead
+    dirty = (source.created for source in sources if source.cleaned_to is None)
+    if most is not None and any(has_passed(created, most, now) for created in dirty):
         return "lag"
-    return "tombstones" if any(has_due(source, now, pinned, part=LEAST_GARBAGE) for source in sources) else None
+    kept = config.retention.delete_retention_us
+    due = (has_due(source, now, pinned, part=LEAST_GARBAGE, longest=kept) for source in sources)
+    return "tombstones" if any(due) else None
 
 
 def _next_at(manifest: Manifest, sources: Sequence[SegmentEntry], now: int, active_records: int) -> int | None:
@@ -288,7 +291,7 @@ def choose_passed(sources: Sequence[SegmentEntry], config: LogConfig, now: int, 
     Of the offsets to compare from, the one is chosen that frees most bytes per byte read and written; all segments are
     considered if that is hardly worse.
     """
-    prospects = _prospects(sources, now, pinned)
+    prospects = _prospects(sources, now, pinned, config.retention.delete_retention_us)
     latest = min((one.start for one in prospects if one.needed), default=_end(sources))
     choices = [
         _Choice.of([one for one in prospects if one.is_chosen(start, config.segment_bytes)], start)
@@ -308,12 +311,12 @@ def _some(starts: Sequence[int]) -> Sequence[int]:
     return [starts[number * (len(starts) - 1) // (MOST_STARTS - 1)] for number in range(MOST_STARTS)]
 
 
-def _prospects(sources: Sequence[SegmentEntry], now: int, pinned: int) -> list[_Prospect]:
+def _prospects(sources: Sequence[SegmentEntry], now: int, pinned: int, kept: int) -> list[_Prospect]:
     """Return the prospects of the sources. Needed are dirty ones, and, if tombstones are to be removed, theirs and
-    older ones that were not compared with them.
+    older ones that were not compared with them. kept: how long (us) tombstones are kept.
     """
     end, records = _end(sources), _records(sources)
-    due = {number for number, one in enumerate(sources) if has_due(one, now, pinned, part=LEAST_GARBAGE)}
+    due = {number for number, one in enumerate(sources) if has_due(one, now, pinned, part=LEAST_GARBAGE, longest=kept)}
     last = max(due, default=-1)
     compared_to = (sources[last].next_offset or 0) if due else 0
     return [

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seglog.compaction.keymap import KeyMap, Keys
-from seglog.compaction.plan import CompactionPlan, Measured, has_due, record_bytes
+from seglog.compaction.plan import CompactionPlan, Measured, has_due, is_over, record_bytes
 from seglog.compaction.rate_limit import Pace
 from seglog.compaction.schedule import expected_garbage, is_sure
 from seglog.compaction.window_reader import ROWS, KeyReader, Run, SourceReader, Stretch, Window
@@ -202,7 +202,7 @@ class Search:
     def _expired(self, entry: SegmentEntry, keys: Keys) -> Array:
         """Return which records are tombstones whose horizon has passed."""
         ends = np.array([end for end, _ in entry.horizons], np.int64)
-        due = np.array([horizon <= self._plan.made_at for _, horizon in entry.horizons] + [False])
+        due = np.array([is_over(horizon, self._plan.made_at) for _, horizon in entry.horizons] + [False])
         due_there = due[ends.searchsorted(keys.offsets, side="right")]
         expired: Array = (keys.kinds == TOMBSTONE) & due_there & (keys.offsets < self._limits[entry.file])
         return expired

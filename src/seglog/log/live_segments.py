@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from seglog.clock import Clock
+from seglog.clock import Clock, has_passed
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, FormatVersionError, OffsetOutOfRange, RecordTooLarge, StorageError
 from seglog.format.manifest import SegmentEntry, Segments
@@ -118,7 +118,7 @@ class LiveSegments:
         """Whether the active segment holds records and has reached the age to roll."""
         if self._age_us is None or self.active.empty:
             return False
-        return self._clock() - self.active.entry.created >= self._age_us
+        return has_passed(self.active.entry.created, self._age_us, self._clock())
 
     def note_append(self) -> None:
         """Record the time of the last append; it has succeeded, even if the clock fails."""

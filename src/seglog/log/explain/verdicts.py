@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from seglog.clock import EPOCH
+from seglog.clock import EPOCH, has_passed
 from seglog.compaction.plan import NEVER, cleanable
 from seglog.compaction.schedule import LEAST_GARBAGE, Standing, choose_passed, least_pin, standing
 from seglog.errors import CorruptRecord
@@ -97,9 +97,8 @@ class Situation:
     @cached_property
     def rolls_at(self) -> int | None:
         """Time (us) at which the active segment rolls by age; None if it has no such age, or has passed it."""
-        age = self.manifest.config.roll_age_us
-        at = None if age is None else self.manifest.active.created + age
-        return None if at is None or at <= self.now else at
+        age, created = self.manifest.config.roll_age_us, self.manifest.active.created
+        return None if age is None or has_passed(created, age, self.now) else created + age
 
 
 @dataclass(frozen=True)

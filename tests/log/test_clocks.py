@@ -1,0 +1,100 @@
+"""A clock that was ahead, or behind, for some time: ages count again once it is right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import seglog
+from seglog import LogConfig, Retention
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000
+DAY = 24 * 3600 * SECOND
+NOW = 1_700_000_000 * SECOND
+AHEAD = NOW + 50 * 365 * DAY
+
+
+class Clock:
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.mark.parametrize("reopened", [False, True], ids=["running", "opened again"])
+def test_segments_roll_and_expire_by_age_after_the_clock_was_ahead(path: Path, reopened: bool) -> None:
+    clock = Clock(AHEAD)
+    config = LogConfig(segment_age=3600, retention=Retention(age=7 * 24 * 3600))
+    log = seglog.open(path, config, clock=clock)
+    log.append(b"v")
+    clock.now = NOW
+    if reopened:
+        log.close()
+        log = seglog.open(path, config, clock=clock)
+    for _ in range(30):
+        log.append(b"v")
+        log.expire()
+        clock.now += DAY
+    assert len(log.segments) > 5
+    assert log.lowest_offset > 10
+    log.close()
+
+
+def test_a_compaction_is_due_by_its_lag_after_the_clock_was_ahead(path: Path) -> None:
+    clock = Clock(AHEAD)
+    compact = Retention(compact=True, max_compaction_lag=3600, min_dirty_ratio=1.0)
+    with seglog.open(path, LogConfig(segment_age=60, retention=compact), clock=clock) as log:
+        log.append(b"old", key=b"k")
+        clock.now = NOW
+        log.append(b"new", key=b"k")
+        clock.now += 2 * DAY
+        log.append(b"newest", key=b"k")
+        assert "compaction is due" in log.explain(0).text.lower()
+        log.compact()
+        assert [record.value for record in log.scan()][-1] == b"newest"
+        assert log.lowest_offset <= 2
+
+
+def tombstones(log: seglog.Log) -> int:
+    return sum(record.value is None for record in log.scan())
+
+
+def compacted(log: seglog.Log, clock: Clock, now: int) -> int:
+    """Compact twice at a time, as a Cleaner would while a compaction is due; return how many tombstones are left."""
+    clock.now = now
+    log.compact(roll=True)
+    log.compact(roll=True)
+    return tombstones(log)
+
+
+def test_a_tombstone_first_compacted_with_the_clock_ahead_goes_when_its_time_has_passed_by_the_right_one(
+    path: Path,
+) -> None:
+    clock = Clock(NOW)
+    config = LogConfig(retention=Retention(compact=True, delete_retention=24 * 3600))
+    with seglog.open(path, config, clock=clock) as log:
+        log.append(b"v", key=b"k")
+        log.append(None, key=b"k")
+        assert compacted(log, clock, AHEAD) == 1
+        assert compacted(log, clock, NOW + SECOND) == 1
+        assert compacted(log, clock, NOW + DAY) == 1, "the time counts from the first pass with a right clock"
+        assert compacted(log, clock, NOW + DAY + 2 * SECOND) == 0
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_tombstone_first_compacted_with_the_clock_behind_is_kept_for_its_time(path: Path, passes: int) -> None:
+    clock = Clock(0)
+    config = LogConfig(retention=Retention(compact=True, delete_retention=24 * 3600))
+    with seglog.open(path, config, clock=clock) as log:
+        log.append(b"v", key=b"k")
+        log.append(None, key=b"k")
+        for _ in range(passes):
+            assert compacted(log, clock, 0) == 1
+        assert compacted(log, clock, NOW) == 1, "not at once"
+        assert compacted(log, clock, NOW + DAY - SECOND) == 1
+        assert compacted(log, clock, NOW + DAY) == 0
