@@ -67,3 +67,31 @@ def test_an_empty_log_has_an_empty_story(cli: Callable[..., Any], path: Any) -> 
     assert shown.code == 0
     assert "none, the next is 0" in shown.text
     assert cli("info", path, "--json").json["min_timestamp"] is None
+
+
+def test_a_store_that_lacks_bytes_is_told_and_fails(cli: Callable[..., Any], log: Path) -> None:
+    first, *_, last = sorted(log.glob("*.store"))
+    assert cli("info", log).code == 0
+    for store, lost in ((last, "lacks 1 of its records"), (first, "cannot be read")):
+        whole = store.read_bytes()
+        store.write_bytes(whole[:-7])
+        shown = cli("info", log)
+        told, code = shown.text, shown.code
+        assert f"DAMAGED   {store.name}" in told
+        assert lost in told
+        assert "see below" in told
+        assert code == cli("info", log, "--json").code == 1
+        assert cli("info", log, "--json").json["damage"]
+        store.write_bytes(whole)
+    first.unlink()
+    assert f"{first.name} is missing" in cli("info", log).text
+
+
+def test_a_damaged_partition_of_a_topic_is_told_and_fails(cli: Callable[..., Any], tmp_path: Path) -> None:
+    with seglog.Topic.create(tmp_path / "orders", partitions=2) as topic:
+        topic.append(bytes(100), partition=1)
+    (store,) = (tmp_path / "orders" / "1").glob("*.store")
+    store.write_bytes(store.read_bytes()[:-7])
+    assert f"DAMAGED   partition 1: {store.name}" in cli("info", tmp_path / "orders").text
+    assert cli("info", tmp_path / "orders", "--json").json["partitions"][1]["damage"]
+    assert cli("info", tmp_path / "orders").code == 1

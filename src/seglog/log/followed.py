@@ -203,6 +203,12 @@ class FollowedLog(ReadableLog):
         """
         return self._explainer().explain_key(checked_bytes(key, "key"))
 
+    def _visible_damage(self) -> tuple[str, ...]:
+        """Return what is wrong with the log as far as figures and sizes show it; see `repair.glance`."""
+        from seglog.log.repair.glance import visible_damage  # noqa: PLC0415 - an operator's call
+
+        return visible_damage(self._storage, self._own_view(), self.segments[-1].records)
+
     def _explainer(self) -> Explainer:
         from seglog.log.explain.explain import Explainer  # noqa: PLC0415 - pyarrow and numba load when first used
         from seglog.log.explain.verdicts import Situation  # noqa: PLC0415 - an operator's call

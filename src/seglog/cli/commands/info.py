@@ -13,6 +13,7 @@ from seglog.cli.frame import Args, Command, flag
 from seglog.cli.location import SERVER, Remote, locate
 from seglog.cli.options import EXPOSE, PLACE, changed_options, expose_from, tables_text
 from seglog.terminal import output
+from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, format_time
 
 if TYPE_CHECKING:
@@ -31,16 +32,17 @@ def _info(args: Args) -> int:
         segments = log.segments
         figures = _figures(log, segments)
         keyed = _keyed(log, exact=args.garbage) if log.config.retention.compact else {}
+    code = Exit.FAILED if figures["damage"] else Exit.OK
     if args.json:
         garbage = {"garbage": {base: one.garbage for base, one in keyed.items()}} if args.garbage else {}
         output.say_json(output.plain({**figures, **garbage, "segments": segments if drawn else len(segments)}))
-        return 0
+        return code
     glyphs = segment_drawing.UNICODE if output.unicode_output() else segment_drawing.ASCII
     output.say(*_summary(figures, len(segments), glyphs))
     if drawn:
         width = shutil.get_terminal_size().columns
         output.say("", *segment_drawing.segment_lines(segments, width, glyphs, keyed))
-    return 0
+    return code
 
 
 def _keyed(log: Log, *, exact: bool) -> dict[int, segment_drawing.Keyed]:
@@ -70,12 +72,13 @@ def _figures(log: Log, segments: Sequence[SegmentInfo]) -> dict[str, Any]:
         "standing": log.standing() if log.config.retention.compact else None,
         "pins": log.pins,
         "table_offset": log.table_offset,
+        "damage": log._visible_damage(),
         "recovery": {"clean": log.recovery.clean, "events": log.recovery.events},
     }
 
 
 def _summary(figures: dict[str, Any], segments: int, glyphs: segment_drawing.Glyphs) -> list[str]:
-    end, durable = figures["next_offset"], figures["durable_offset"]
+    end = figures["next_offset"]
     empty = end == figures["lowest_offset"]
     held = f"none, the next is {end}" if empty else f"{figures['lowest_offset']} {glyphs.to} {end - 1}"
     records = f"{figures['records']:,}"
@@ -84,10 +87,7 @@ def _summary(figures: dict[str, Any], segments: int, glyphs: segment_drawing.Gly
     lines = [
         ("log", figures["path"]),
         ("offsets", held),
-        (
-            "on disk",
-            f"all {glyphs.mark} durable offset {durable}" if durable >= end else f"up to {durable} (exclusive)",
-        ),
+        ("on disk", _on_disk(figures, glyphs)),
         ("records", records),
         ("size", f"{format_size(figures['bytes'])} in {format_count(segments, 'segment')}"),
         ("times", _times(figures, glyphs)),
@@ -99,7 +99,15 @@ def _summary(figures: dict[str, Any], segments: int, glyphs: segment_drawing.Gly
     events = figures["recovery"]["events"]
     lines.append(("recovery", "clean" if figures["recovery"]["clean"] else format_count(len(events), "event")))
     lines += [("", f"{event.kind} {event.path}: {event.detail}") for event in events]
+    lines += [("DAMAGED", f"{text}; `seglog verify` shows all damage") for text in figures["damage"]]
     return [f"{name:<10}{text}" for name, text in lines if text]
+
+
+def _on_disk(figures: dict[str, Any], glyphs: segment_drawing.Glyphs) -> str:
+    durable = figures["durable_offset"]
+    if durable < figures["next_offset"]:
+        return f"up to {durable} (exclusive)"
+    return "not all, see below" if figures["damage"] else f"all {glyphs.mark} durable offset {durable}"
 
 
 def _times(figures: dict[str, Any], glyphs: segment_drawing.Glyphs) -> str:

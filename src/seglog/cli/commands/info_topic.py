@@ -18,6 +18,7 @@ from seglog.config import LogConfig
 from seglog.errors import InvalidArgument
 from seglog.log.info import SegmentInfo
 from seglog.terminal import output
+from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class _Part:
     bytes: int
     segments: Sequence[SegmentInfo]
     table_offset: int | None = None
+    damage: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +56,17 @@ def topic_info(args: Args, place: Local | Remote) -> int:
     if args.garbage:
         raise InvalidArgument("--garbage works on one log: give a partition's directory")
     facts = _remote(args, place) if isinstance(place, Remote) else _local(args, place)
+    code = Exit.FAILED if any(part.damage for part in facts.parts) else Exit.OK
     if args.json:
         output.say_json(_plain(facts, segments=args.segments))
-        return 0
+        return code
     glyphs = segment_drawing.UNICODE if output.unicode_output() else segment_drawing.ASCII
     output.say(*_summary(facts, glyphs))
     if args.segments:
         width = shutil.get_terminal_size().columns
         for part in facts.parts:
             output.say("", f"partition {part.partition}", *segment_drawing.segment_lines(part.segments, width, glyphs))
-    return 0
+    return code
 
 
 def _local(args: Args, place: Local) -> _Facts:
@@ -75,7 +78,8 @@ def _local(args: Args, place: Local) -> _Facts:
             log = resources.enter_context(seglog.open(place.topic / str(number), mode="r", expose=expose_from(args)))
             bounds = (log.lowest_offset, log.next_offset, log.durable_offset)
             count = sum(segment.records for segment in log.segments)
-            parts.append(_Part(number, *bounds, count, log.size, log.segments, log.table_offset))
+            damage = log._visible_damage()
+            parts.append(_Part(number, *bounds, count, log.size, log.segments, log.table_offset, damage))
         return _Facts(place.path, topic.name, topic.id, topic.partition(0).config, parts)
 
 
@@ -145,4 +149,6 @@ def _summary(facts: _Facts, glyphs: segment_drawing.Glyphs) -> list[str]:
     offsets = {str(part.partition): part.table_offset for part in facts.parts if part.table_offset is not None}
     lines = [("topic", f"{facts.name} at {facts.place}"), ("holds", held), ("config", config)]
     lines.append(("tables", tables_text(offsets)))
+    damage = [f"partition {part.partition}: {text}" for part in facts.parts for text in part.damage]
+    lines += [("DAMAGED", f"{text}; `seglog verify` shows all damage") for text in damage]
     return [*(f"{name:<10}{text}" for name, text in lines if text), "", *table(heads, rows)]
