@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from seglog.storage.memory import MemoryFile, MemoryLock
     from seglog.topic.cleaning.state import Event, LogState
     from seglog.topic.groups.consumer import Consumer, TopicBatch
-    from seglog.topic.groups.groups import Groups
+    from seglog.topic.groups.groups import Admits, Groups
     from seglog.topic.groups.position import Start
     from seglog.topic.groups.state import GroupState, Membership, MemberState
     from seglog.topic.idempotency.memory import OnceWindow
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
 
 _HOME = {  # name -> where it is found below seglog
     "Ack": "client.models.Ack",
+    "Admits": "topic.groups.groups.Admits",
     "Appended": "log.appends.group.Appended",
     "AsyncBroker": "aio.AsyncBroker",
     "AsyncConsumer": "aio.AsyncConsumer",
@@ -154,6 +155,7 @@ _HOME = {  # name -> where it is found below seglog
 
 __all__ = [
     "Ack",
+    "Admits",
     "Appended",
     "ArchiveReport",
     "AsyncBroker",

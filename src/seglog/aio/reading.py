@@ -143,17 +143,24 @@ class AsyncReadableLog(Uncopied):
         *,
         max_records: int = 65536,
         values: Literal["view", "binary"] = "view",
+        on_corrupt: OnCorrupt | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Iterate over a range in Arrow record batches; as Log.batches."""
-        batches = await self._read(self.log.batches, start, stop, max_records=max_records, values=values)
+        """Iterate over a range in Arrow record batches; as Log.batches. on_corrupt is called on a thread."""
+        options: dict[str, Any] = {"max_records": max_records, "values": values, "on_corrupt": on_corrupt}
+        batches = await self._read(self.log.batches, start, stop, **options)
         async for batch in in_pieces(batches, 1):
             yield batch
 
     async def to_arrow(
-        self, start: int | None = None, stop: int | None = None, *, values: Literal["view", "binary"] = "binary"
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        values: Literal["view", "binary"] = "binary",
+        on_corrupt: OnCorrupt | None = None,
     ) -> pa.Table:
-        """Return a range as an Arrow table; as Log.to_arrow."""
-        return await self._read(self.log.to_arrow, start, stop, values=values)
+        """Return a range as an Arrow table; as Log.to_arrow. on_corrupt is called on a thread."""
+        return await self._read(self.log.to_arrow, start, stop, values=values, on_corrupt=on_corrupt)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         """Export all records as an Arrow stream; blocks while it is read, as it does for `Log`."""

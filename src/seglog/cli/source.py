@@ -12,11 +12,14 @@ from heapq import merge
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from seglog.cli.frame import Args
+from seglog.cli.frame import Args, flag
 from seglog.cli.location import Remote, client_for, locate
 from seglog.cli.open_log import opened
 from seglog.cli.options import expose_from
-from seglog.errors import InvalidArgument
+from seglog.errors import CorruptRecord, InvalidArgument
+from seglog.terminal import output
+from seglog.terminal.exits import Exit
+from seglog.terminal.units import format_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,10 +32,33 @@ if TYPE_CHECKING:
 Row = tuple[int, "Record"]
 """A partition's number and one of its records."""
 
+SHOWN = 10  # offsets of damaged records that are named
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.0005, 0.02
 POLL_BYTES = 1024 * 1024
 BATCH_RECORDS = 65_536
 BATCH_BYTES = 16 * 1024 * 1024
+
+
+SKIP_DAMAGED = flag(
+    "--skip-damaged", help="leave out damaged records instead of stopping at the first; they are counted, exit code 1"
+)
+
+
+class Skipped:
+    """Damaged records that a command has left out."""
+
+    def __init__(self) -> None:
+        self.errors: list[CorruptRecord] = []
+
+    def exit(self) -> Exit:
+        """Report how many there were; return the exit code."""
+        if not self.errors:
+            return Exit.OK
+        offsets = [str(error.offset) for error in self.errors[:SHOWN] if error.offset is not None]
+        more = ", ..." if len(self.errors) > SHOWN else ""
+        what = f" (offsets {', '.join(offsets)}{more})" if offsets else ""
+        output.note(f"seglog: {format_count(len(self.errors), 'damaged record')} left out{what}; run `seglog verify`")
+        return Exit.FAILED
 
 
 class Bounds(NamedTuple):
@@ -69,6 +95,10 @@ class Source(Protocol):
     def batches(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """Iterate over a range as Arrow batches with plain binary columns."""
 
+    @property
+    def skipped(self) -> Skipped:
+        """The damaged records that were left out."""
+
     def follow(self, starts: Mapping[int, int]) -> Iterator[Row]:
         """Iterate over records as they are appended, without end."""
 
@@ -78,7 +108,10 @@ def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
     """Open what LOG names. patient: wait while a server restarts. Raises LogNotFound, TopicNotFound, ..."""
     place = locate(args)
     with ExitStack() as resources:
+        skip = bool(getattr(args, "skip_damaged", False))
         if isinstance(place, Remote):
+            if skip:
+                raise InvalidArgument("--skip-damaged reads a log's directory: run it where the server's topics are")
             client = resources.enter_context(client_for(args, place, patient=patient))
             yield RemoteSource(client.topic(place.topic, expose=expose_from(args)), place.partition)
             return
@@ -94,7 +127,7 @@ def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
             for number, path in paths.items()
         }
         name = Path(place.path).resolve() if place.topic is None else place.topic.resolve()
-        yield LocalSource(logs, name.name, partitioned=topic is not None and place.partition is None)
+        yield LocalSource(logs, name.name, partitioned=topic is not None and place.partition is None, skip=skip)
 
 
 def _archived_topic(place: str) -> str | None:
@@ -108,8 +141,11 @@ def _archived_topic(place: str) -> str | None:
 class LocalSource:
     """Logs in this file system."""
 
-    def __init__(self, logs: dict[int, Log], topic: str, *, partitioned: bool) -> None:
+    def __init__(self, logs: dict[int, Log], topic: str, *, partitioned: bool, skip: bool = False) -> None:
+        """skip: leave out damaged records."""
         self.logs, self.topic, self.partitioned = logs, topic, partitioned
+        self.skipped = Skipped()
+        self._on_corrupt = self.skipped.errors.append if skip else None
 
     def bounds(self) -> dict[int, Bounds]:
         return {number: Bounds(log.lowest_offset, log.next_offset) for number, log in self.logs.items()}
@@ -130,13 +166,13 @@ class LocalSource:
         return self.logs[partition].read(offset)
 
     def scan(self, partition: int, start: int, stop: int) -> Iterator[Record]:
-        return self.logs[partition].scan(start, stop)
+        return self.logs[partition].scan(start, stop, on_corrupt=self._on_corrupt)
 
     def batches(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         log = self.logs[partition]
         fullest = max((segment.bytes // max(1, segment.records) for segment in log.segments), default=1)
         rows = max(1, min(BATCH_RECORDS, BATCH_BYTES // max(1, fullest)))
-        return log.batches(start, stop, max_records=rows, values="binary")
+        return log.batches(start, stop, max_records=rows, values="binary", on_corrupt=self._on_corrupt)
 
     def follow(self, starts: Mapping[int, int]) -> Iterator[Row]:
         tails = {number: self.logs[number].tail(start) for number, start in starts.items()}
@@ -157,6 +193,7 @@ class RemoteSource:
     def __init__(self, topic: RemoteTopic, only: int | None) -> None:
         self.topic, self.partitioned = topic.name, only is None
         self.remote = topic
+        self.skipped = Skipped()
         self._only = only
 
     def bounds(self) -> dict[int, Bounds]:

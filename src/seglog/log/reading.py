@@ -337,6 +337,7 @@ class ReadableLog(ABC, Uncopied):
         *,
         max_records: int = 65536,
         values: Literal["view", "binary"] = "view",
+        on_corrupt: OnCorrupt | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Iterate over the range of `scan` in Arrow record batches, every record verified.
 
@@ -348,10 +349,11 @@ class ReadableLog(ABC, Uncopied):
             max_records: Maximum records per batch.
             values: "view" returns keys and values as binary_view into the store's memory map, without a copy; "binary"
                 as plain binary.
+            on_corrupt: As in `scan`.
 
         Raises:
             OffsetOutOfRange: If start is after the end.
-            CorruptRecord: At a damaged record.
+            CorruptRecord: At a damaged record, without `on_corrupt`.
             SnapshotExpired: As in `scan`.
             MissingExtra: If pyarrow or numba is not installed.
         """
@@ -361,10 +363,17 @@ class ReadableLog(ABC, Uncopied):
 
         record_schema(values)
         view, start, stop = self._range(start, stop)
+        if on_corrupt is not None:
+            return view.sound_batches(start, stop, on_corrupt, max_records=max_records, values=values)
         return view.batches(start, stop, max_records=max_records, values=values)
 
     def to_arrow(
-        self, start: int | None = None, stop: int | None = None, *, values: Literal["view", "binary"] = "binary"
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        values: Literal["view", "binary"] = "binary",
+        on_corrupt: OnCorrupt | None = None,
     ) -> pa.Table:
         """Return the range of `scan` as one Arrow table, with the columns of `batches`.
 
@@ -373,13 +382,14 @@ class ReadableLog(ABC, Uncopied):
             stop: As in `scan`.
             values: "binary" copies keys and values, so that every library can filter, sort, join and write them. "view"
                 copies nothing, but pyarrow cannot sort, join or write views, and the table needs the log's files.
+            on_corrupt: As in `scan`.
 
         Raises:
             OffsetOutOfRange: If start is after the end.
-            CorruptRecord: At a damaged record.
+            CorruptRecord: At a damaged record, without `on_corrupt`.
             SnapshotExpired: As in `scan`.
         """
-        batches = self.batches(start, stop, values=values)
+        batches = self.batches(start, stop, values=values, on_corrupt=on_corrupt)
         import pyarrow as pa  # noqa: PLC0415 - `batches` has loaded it
 
         from seglog.arrow.convert import record_schema  # noqa: PLC0415 - as above

@@ -12,7 +12,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
 
-from seglog.errors import SnapshotExpired
+from seglog.errors import CorruptRecord, SnapshotExpired
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.history import KNOWN, Snapshot, Trace, files_in
 from seglog.record import Record
@@ -136,6 +136,19 @@ class View:
             if enough is not None and size >= enough:
                 break
         return size
+
+    def sound_batches(self, start: int, stop: int, on_corrupt: OnCorrupt, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Yield what `batches` does, with its options, and go on behind damaged records; on_corrupt: as in `scan`."""
+        while start < stop:
+            try:
+                for batch in self.batches(start, stop, **options):
+                    yield batch
+                    start = batch.column("offset")[-1].as_py() + 1
+            except CorruptRecord:
+                readable = next(self.scan(start, stop, on_corrupt, keep=0), None)
+                start = stop if readable is None else readable.offset
+            else:
+                return
 
     def batches(
         self, start: int, stop: int, *, max_records: int = 65536, values: Literal["view", "binary"] = "view"

@@ -12,7 +12,7 @@ from seglog.cli.location import SERVER
 from seglog.cli.options import EXPOSE, FORCE, PLACE, delimiter_from, delimiter_options
 from seglog.cli.record_formats import format_of, format_option, printer
 from seglog.cli.selection import SELECTION, Selection, last_records, records, selection_from
-from seglog.cli.source import Row, Source, reading
+from seglog.cli.source import SKIP_DAMAGED, Row, Source, reading
 from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.record import Record
 from seglog.terminal import output
@@ -29,11 +29,11 @@ def _read(args: Args) -> int:
             return _read_one(args, source, sink)
         if format_of(args) in TABLES:
             _write_table(args, source, chosen, sink)
-            return Exit.OK
+            return source.skipped.exit()
         write = printer(args, sink, source.topic, partitioned=source.partitioned)
         for row in records(source, chosen):
             write(row)
-    return Exit.OK
+    return source.skipped.exit()
 
 
 def _chosen(args: Args) -> Selection:
@@ -124,6 +124,7 @@ COMMANDS = (
             *delimiter_options("raw ranges: printed after every value"),
             option("--output", metavar="FILE", type=File(), default="-", help="write here; it appears when complete"),
             FORCE,
+            SKIP_DAMAGED,
             *EXPOSE,
             *SERVER,
         ],

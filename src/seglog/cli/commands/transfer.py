@@ -27,7 +27,7 @@ from seglog.cli.progress import progress
 from seglog.cli.record_formats import write_csv, write_csv_heading, write_ndjson
 from seglog.cli.selection import SELECTION, Selection, ranges, records, selection_from
 from seglog.cli.sink import Sink, saying_what_went_in, writing
-from seglog.cli.source import Row, Source, reading
+from seglog.cli.source import SKIP_DAMAGED, Row, Source, reading
 from seglog.errors import InvalidArgument
 from seglog.record import Record
 from seglog.terminal import output
@@ -151,7 +151,7 @@ def _export(args: Args) -> int:
             write = _writer(kind, source, sink, lossy=args.lossy)
             count = _write_rows(source, chosen, write, lambda done: report(done, total))
     _summary(args, "exported", {"records": count}, time.monotonic() - began)
-    return 0
+    return source.skipped.exit()
 
 
 def _write_table(source: Source, chosen: Selection, kind: str, sink: BinaryIO, report: Callable[[int], None]) -> int:
@@ -313,6 +313,7 @@ COMMANDS = (
             flag("--lossy", help="lines: export the values of records with keys and headers without these"),
             *SELECTION,
             FORCE,
+            SKIP_DAMAGED,
             QUIET,
             *EXPOSE,
             *SERVER,
