@@ -41,7 +41,8 @@ def first_difference(view: View, theirs: Digests) -> int | None:
     """
     if not theirs:
         return None
-    ours = _digests(view, max(view.lowest_offset, min(theirs)), min(view.next_offset, max(theirs) + 1))
+    start = max(view.lowest_offset, view.next_offset - REACHES[-1], min(theirs))  # a source may send anything
+    ours = _digests(view, start, min(view.next_offset, max(theirs) + 1))
     return min((offset for offset, digest in ours.items() if theirs.get(offset, digest) != digest), default=None)
 
 
