@@ -109,6 +109,29 @@ def test_a_fault_of_a_library_in_one_topic_does_not_keep_the_others_from_their_t
     assert [len(stored(tmp_path / "wh", name)) for name in ("b", "c")] == [3, 1]
 
 
+def test_rounds_go_on_for_the_other_topics_while_one_fails(
+    broker: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (broker / "a" / "topic.json").write_bytes(b"damaged")
+    assert main(["table", "sync", str(broker), str(tmp_path / "wh"), "--all"]) == 1
+    said = capsys.readouterr()
+    assert "c: 1 record added" in said.out
+    assert "damaged" in said.err
+    with seglog.Broker(broker) as opened:
+        opened.topic("c").append(b"more")
+        opened.sync()
+    rounds = iter([False, False, True])
+    reports, failures = list[str](), list[str]()
+    with TableSync(broker, tmp_path / "wh", active=True) as tables:
+        tables.run(0.001, lambda _: next(rounds), lambda one: reports.append(one.table), failures.extend)
+    assert reports == ["c"]
+    assert failures == ["a", "a", "a"]
+    for name in ("b", "c"):
+        (broker / name / "topic.json").write_bytes(b"damaged")
+    with TableSync(broker, tmp_path / "wh", active=True) as tables, pytest.raises(seglog.CorruptLog):
+        tables.run(0.001, lambda _: False, lambda _: None, lambda _: None)
+
+
 def test_a_server_shows_a_table_that_does_not_move(serve: Callable[..., Served], tmp_path: Path) -> None:
     with seglog.Broker(tmp_path / "shop") as broker:
         for name in ("lost", "other"):

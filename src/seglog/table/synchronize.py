@@ -131,6 +131,7 @@ class TableSync:
             raise InvalidArgument(f"{self._root.path} holds several topics; their tables have the names of the topics")
         self._name = name
         self.failures: dict[str, Exception] = {}  # of the last round, by the directory of the topic
+        self.reports: list[TableReport] = []  # of the last round
         self._holds: dict[str, Hold] = {}
         self._new: dict[str, int] = {}  # table -> files added since its small files were looked at
         self._clean: set[str] = set()  # tables whose last round was complete: it left nothing
@@ -140,7 +141,8 @@ class TableSync:
         """Make one round: bring every table up to date. A topic that fails does not keep the others from it.
 
         Raises:
-            SeglogError: The first error, after the other topics have had their round; `failures` has those of all.
+            SeglogError: The first error, after the other topics have had their round; `failures` has those of all, and
+                `reports` what the others did.
         """
         reports: list[TableReport] = []
         failed: dict[str, Exception] = {}
@@ -149,7 +151,7 @@ class TableSync:
                 reports += self._tables(logs_of(source))
             except Exception as error:  # noqa: BLE001 - a fault of one topic, even of a library, stops no other table
                 failed[source.path.rstrip("/").rpartition("/")[2]] = error
-        self.failures = failed
+        self.failures, self.reports = failed, reports
         if not failed:
             return reports
         first, *others = failed
@@ -157,12 +159,35 @@ class TableSync:
             failed[first].add_note(f"{name} failed, too: {failed[name]}")
         raise failed[first]
 
-    def run(self, interval: float, stopped: Callable[[float], bool], said: Callable[[TableReport], None]) -> None:
-        """Make a round every `interval` seconds until `stopped(seconds)`, which waits that long at most, is true."""
+    def run(
+        self,
+        interval: float,
+        stopped: Callable[[float], bool],
+        said: Callable[[TableReport], None],
+        failed: Callable[[dict[str, Exception]], None] | None = None,
+    ) -> None:
+        """Make a round every `interval` seconds until `stopped(seconds)`, which waits that long at most, is true.
+
+        Args:
+            interval: Seconds between the beginnings of two rounds.
+            stopped: Waits for up to the seconds it is given, and returns whether to end.
+            said: Called with each report of a table that has changed.
+            failed: Called after a round in which topics failed, with their errors; the run goes on as long as another
+                topic had its round. None: the first error ends the run.
+
+        Raises:
+            SeglogError: If all topics failed, or one and `failed` is None.
+        """
         interval = checked_seconds(interval, "interval")
         while True:
             began = time.monotonic()
-            for report in self.step():
+            try:
+                self.step()
+            except Exception:
+                if failed is None or not self.reports:
+                    raise
+                failed(self.failures)
+            for report in self.reports:
                 if report.records or report.deleted:
                     said(report)
             if stopped(max(0.0, interval - (time.monotonic() - began))):

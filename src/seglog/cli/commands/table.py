@@ -13,7 +13,7 @@ from seglog.cli.stopping import on_signals
 from seglog.cli.table_catalog import catalog_from, catalog_option
 from seglog.extras import how_to_install
 from seglog.terminal import output
-from seglog.terminal.exits import Exit
+from seglog.terminal.exits import Exit, message_of
 from seglog.terminal.units import format_count, format_size, parse_duration
 
 if TYPE_CHECKING:
@@ -48,13 +48,31 @@ def _sync(args: Args) -> int:
         catalog=catalog_from(args.catalog, "--catalog"),
     ) as tables:
         if args.interval is None:
-            for report in tables.step():
-                _say(args, report)
+            try:
+                tables.step()
+            finally:
+                for report in tables.reports:
+                    _say(args, report)
             return Exit.OK
-        stop = threading.Event()
+        stop, failing = threading.Event(), _Failing()
         with on_signals(stop.set):
-            tables.run(args.interval, stop.wait, lambda report: _say(args, report))
-    return Exit.OK
+            tables.run(args.interval, stop.wait, lambda report: _say(args, report), failing)
+    return Exit.FAILED if tables.failures else Exit.OK
+
+
+class _Failing:
+    """Prints why topics have no round, each reason once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def __call__(self, failures: dict[str, Exception]) -> None:
+        """Print what is new."""
+        now = {name: message_of(error) for name, error in failures.items()}
+        for name, why in now.items():
+            if self._known.get(name) != why:
+                output.note(f"{name} has no round, the others go on: {why}")
+        self._known = now
 
 
 def _say(args: Args, report: TableReport) -> None:
