@@ -21,7 +21,7 @@ from seglog.server.routes import OPERATIONS
 from seglog.server.runtime.appends import Appends
 from seglog.server.runtime.disk_space import Space
 from seglog.server.runtime.fencing import fence_all
-from seglog.server.runtime.kept_commits import KeptCommits
+from seglog.server.runtime.kept_groups import KeptGroups
 from seglog.server.runtime.memory import Memory
 from seglog.server.runtime.metrics import Metrics
 from seglog.server.runtime.mirroring import Mirroring
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 READ_THREADS = 2  # they compute and wait for each other; with 8, /ready is four times as slow under 200 tails
 ARCHIVE_READ_THREADS = 8  # they wait for an object store
 SLOW_THREADS = 2
-COMMITS_PART = 4
-"""Which part of the server's memory (1/4) committed offsets may take, beside the budget that requests share."""
+GROUPS_PART = 4
+"""Which part of the server's memory (1/4) groups may take that it keeps, beside the budget that requests share."""
 
 
 def services_of(
@@ -92,7 +92,7 @@ def services_of(
         metrics=Metrics(),
         space=Space(broker.free_bytes, snapshots.drop_all),
         snapshots=snapshots,
-        commits=KeptCommits(limits.memory_bytes // COMMITS_PART),
+        kept_groups=KeptGroups(limits.memory_bytes // GROUPS_PART),
         following=following,
     )
     if settings.archive is not None:

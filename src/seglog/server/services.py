@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seglog.server.runtime.appends import Appends
     from seglog.server.runtime.disk_space import Space
     from seglog.server.runtime.following import Following
-    from seglog.server.runtime.kept_commits import KeptCommits
+    from seglog.server.runtime.kept_groups import KeptGroups
     from seglog.server.runtime.memory import Memory
     from seglog.server.runtime.metrics import Metrics
     from seglog.server.runtime.mirroring import Mirroring
@@ -62,7 +62,7 @@ class Services:
     metrics: Metrics
     space: Space
     snapshots: Snapshots
-    commits: KeptCommits
+    kept_groups: KeptGroups
     archiving: BackgroundArchiver | None = None
     tables: BackgroundTables | None = None
     following: Following | None = None

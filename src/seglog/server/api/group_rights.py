@@ -98,8 +98,8 @@ def admit(call: Asking, group: str) -> None:
 
 
 def keeps(call: Asking) -> Admits:
-    """Return what admits committed offsets of the caller to those that the server keeps."""
-    return partial(call.services.commits.admit, call.payer)
+    """Return what lets the caller make a group larger: its members and committed offsets."""
+    return partial(call.services.kept_groups.admit, call.payer)
 
 
 def shown(call: Asking, state: GroupState) -> GroupState:

@@ -84,7 +84,8 @@ async def _join(call: Call) -> Response:
     _require(call, "read", wanted.topics)
 
     def join(groups: Groups, group: str) -> Membership:
-        return groups.join(group, wanted.topics, member=wanted.member, session_timeout=wanted.session_timeout)
+        keeps, timeout = group_rights.keeps(call), wanted.session_timeout
+        return groups.join(group, wanted.topics, member=wanted.member, session_timeout=timeout, admits=keeps)
 
     return _membership(await _enter(call, join))
 

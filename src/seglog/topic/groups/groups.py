@@ -44,7 +44,7 @@ EMPTY_SECONDS = 600.0
 """When a group without members and committed offsets is deleted; earlier if there are MAX_GROUPS."""
 SWEEP_SECONDS = 60.0
 Admits = Callable[[str, int, Mapping[str, int], int], None]
-"""Called before committed offsets take more bytes: the group, how many more, the bytes of each group, and of all.
+"""Called before a group takes more bytes: its name, how many more, the bytes of each group, and of all.
 
 Raises to refuse that. The groups are locked meanwhile.
 """
@@ -114,6 +114,7 @@ class Groups(Inheritable, Uncopied):
         member: str | None = None,
         session_timeout: float = 30.0,
         local: bool = False,
+        admits: Admits | None = None,
     ) -> Membership:
         """Join a group and return the partitions to read now; later heartbeats may add more.
 
@@ -123,6 +124,7 @@ class Groups(Inheritable, Uncopied):
             member: An id, to return under it, or with other topics.
             session_timeout: Seconds of silence until the member is removed.
             local: The member ends with this process.
+            admits: Refuses a member with which the group would take too many bytes.
 
         Raises:
             TopicNotFound: a topic does not exist.
@@ -140,6 +142,7 @@ class Groups(Inheritable, Uncopied):
             if member not in crew.members and len(crew.members) >= MAX_MEMBERS:
                 raise GroupConflict(f"group {group!r} has the most members already, {MAX_MEMBERS}; none was added")
             crew = self._with_members(crew, {**crew.members, member: said})
+            self._check_room(group, self._book.growth_of(GroupRecord(group, crew)), admits)
             self._book.write(group, crew)
             return self._answer(group, crew, member)
 
@@ -288,15 +291,14 @@ class Groups(Inheritable, Uncopied):
             ]
             known = self._book.records
             changed = [entry for entry in entries if known.get((group, entry.partition)) != entry]
-            self._check_room(group, changed, admits)
+            self._check_room(group, self._book.growth(changed), admits)
             self._book.append(changed)
             if member is not None:
                 self._sessions.heard(group, member, self._ticks())
         if durable:
             self._log.sync()
 
-    def _check_room(self, group: str, entries: list[OffsetRecord], admits: Admits | None) -> None:
-        more = 0 if admits is None else self._book.growth(entries)
+    def _check_room(self, group: str, more: int, admits: Admits | None) -> None:
         if admits is not None and more > 0:
             admits(group, more, self._book.sizes, self._book.size)
 
@@ -304,7 +306,7 @@ class Groups(Inheritable, Uncopied):
         """Raise what `admits` raises for offsets with these notes, which a transaction will commit."""
         with self._lock:
             entries = [OffsetRecord(group, place, 0, metadata=note.metadata) for place, note in notes.items()]
-            self._check_room(group, entries, admits)
+            self._check_room(group, self._book.growth(entries), admits)
 
     def logs_of(self, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[str | None, int]]:
         """Return of which log each offset is now, and its epoch there, for `commit_decided`. Raises TopicNotFound."""

@@ -29,6 +29,8 @@ from seglog.topic.layout.places import Partition
 DECIDED = "seglog-decided"
 COMMIT_BYTES = 512
 """What a committed offset takes beside its metadata, about."""
+MEMBER_BYTES, NAME_BYTES, OWNED_BYTES = 512, 64, 128
+"""What a member, a topic that it reads, and a partition that it owns take, about."""
 
 
 class Note(NamedTuple):
@@ -70,6 +72,14 @@ class GroupRecord(NamedTuple):
 
     group: str
     crew: Crew | None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the members take in memory and in the log."""
+        if self.crew is None:
+            return 0
+        topics = sum(NAME_BYTES + len(topic) for said in self.crew.members.values() for topic in said.topics)
+        return MEMBER_BYTES * len(self.crew.members) + topics + OWNED_BYTES * len(self.crew.owners)
 
 
 Entry = OffsetRecord | GroupRecord

@@ -17,8 +17,8 @@ from seglog.topic.layout.places import Partition
 class Book:
     """crews: group -> its members; offsets: group -> partition -> the next offset to read, no empty ones.
 
-    records: (group, partition) -> the record of that offset. sizes: group -> about how many bytes its offsets take, of
-    groups that have any; size: of all.
+    records: (group, partition) -> the record of that offset. sizes: group -> about how many bytes its offsets and
+    members take, of groups that have any; size: of all.
     """
 
     def __init__(self, log: Log) -> None:
@@ -76,6 +76,10 @@ class Book:
             for entry in entries
         )
 
+    def growth_of(self, entry: GroupRecord) -> int:
+        """Return how many bytes more the members of a group would take with this entry."""
+        return entry.size - GroupRecord(entry.group, self.crew(entry.group)).size
+
     def _resize(self, group: str, more: int) -> None:
         self.size += more
         self.sizes[group] = self.sizes.get(group, 0) + more
@@ -84,6 +88,7 @@ class Book:
 
     def _take(self, entry: Entry) -> None:
         if isinstance(entry, GroupRecord):
+            self._resize(entry.group, self.growth_of(entry))
             if entry.crew is None:
                 self.crews.pop(entry.group, None)
             else:

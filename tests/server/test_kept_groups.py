@@ -1,4 +1,4 @@
-"""Committed offsets stay for good: each caller has a share of what a server keeps of them."""
+"""Committed offsets and members stay for long: each caller has a share of what a server keeps of groups."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import pytest
 
 from seglog.client import Client
 from seglog.errors import Busy
-from seglog.server.runtime import kept_commits
-from seglog.server.runtime.kept_commits import KeptCommits
+from seglog.server.runtime import kept_groups
+from seglog.server.runtime.kept_groups import KeptGroups
 
 
 class Kept:
-    """What the groups have, as `KeptCommits` is shown it."""
+    """What the groups have, as `KeptGroups` is shown it."""
 
     def __init__(self, most):
-        self.commits, self.sizes = KeptCommits(most), {}
+        self.groups, self.sizes = KeptGroups(most), {}
 
     def commit(self, payer, group, more):
-        self.commits.admit(payer, group, more, self.sizes, sum(self.sizes.values()))
+        self.groups.admit(payer, group, more, self.sizes, sum(self.sizes.values()))
         self.sizes[group] = self.sizes.get(group, 0) + more
 
 
@@ -52,7 +52,7 @@ def test_a_group_that_was_deleted_belongs_to_the_caller_that_begins_it_again():
 
 
 def test_a_caller_does_not_get_all_names_of_groups(monkeypatch):
-    monkeypatch.setattr(kept_commits, "MAX_GROUPS", 8)
+    monkeypatch.setattr(kept_groups, "MAX_GROUPS", 8)
     kept = Kept(1_000_000)
     for number in range(4):
         kept.commit("mallory", f"m{number}", 1)
@@ -75,3 +75,19 @@ def test_commits_over_http_count_too(serve):
     assert commit("g0") == 204
     assert httpx.delete(f"{url}/groups/g1").status_code == 204
     assert commit("g4") == 204
+
+
+def test_members_over_http_count_too(serve):
+    url = serve("--memory", "1MiB").url
+    with Client(url) as client:
+        client.create_topic("t")
+
+    def join(number):
+        wanted = {"topics": ["t"], "session_timeout": 600, "member": f"m{number}"}
+        return httpx.post(f"{url}/groups/g{number % 3}/members", json=wanted).status_code
+
+    joined = next(number for number in range(1000) if join(number) == 429)
+    assert 100 < joined < 250
+    assert join(0) == 200  # again
+    assert httpx.delete(f"{url}/groups/g0/members/m0").status_code == 204
+    assert join(joined) == 200
