@@ -10,6 +10,7 @@ import pytest
 
 from seglog.kafka.records.layout import TRANSACTIONAL
 from seglog.kafka.transactions import room
+from seglog.kafka.transactions.state import Transactional
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
@@ -130,7 +131,7 @@ def test_a_batch_outside_of_a_transaction_cannot_take_the_key_of_one_in_it(stora
 def test_open_transactions_have_limits_that_a_client_cannot_exceed(
     storage: FaultyStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "MOST_OPEN", 2)
+    monkeypatch.setattr(room, "MOST_OPEN", 4)  # of which one client may have a half
     monkeypatch.setattr(room, "MOST_PARTS", 10)
     with KafkaBroker(storage) as kafka:
         one, two, three = (Producer(kafka, name) for name in ("one", "two", "three"))
@@ -144,6 +145,7 @@ def test_open_transactions_have_limits_that_a_client_cannot_exceed(
 
 def test_room_is_checked_while_a_thread_stages_the_offsets_of_more_groups(tmp_path: Path) -> None:
     journal = Journal.create(LocalStorage(tmp_path), {})
+    one = Transactional("id", "owner", 0, 0, 1.0, journal=journal)
     groups = 2000
 
     def stage() -> None:
@@ -153,7 +155,8 @@ def test_room_is_checked_while_a_thread_stages_the_offsets_of_more_groups(tmp_pa
     with ThreadPoolExecutor(1) as pool:
         staging = pool.submit(stage)
         while not staging.done():
-            room.check_room([journal], journal, 0, 1 << 30)
+            room.check_room([one], one, 0, 1 << 30)
+            room.check_offsets([one], one, 0, 1 << 30)
         staging.result()
     assert journal.parts == groups
     journal.remove()

@@ -258,3 +258,32 @@ def test_small_requests_whose_records_are_large_take_their_turn_in_memory(tmp_pa
 @pytest.mark.parametrize("codec", CODECS)
 def test_small_requests_of_each_codec_whose_records_are_large_take_their_turn_in_memory(tmp_path, codec):
     assert serves_under_attack(tmp_path, codec, 48) < 1024 * MIB
+
+
+@pytest.mark.proof
+def test_full_requests_of_many_clients_at_once_leave_memory_for_others(tmp_path):
+    """Each is as large as its kind may be, and either refused or answered."""
+    places = struct.pack(">iiqiqi", 0, -1, 0, -1, 0, 1000) + b"\0"
+    fetch = struct.pack(">iiiibii", -1, 100, 1, 1_000_000, 0, 0, -1) + varint(2) + varint(8) + b"default"
+    attacks = [
+        (PRODUCE, 9, b"\0" + produce_of_empty_topics(5_000_000)),
+        (FETCH, 12, b"\0" + fetch_of_empty_topics(600_000)),
+        (FETCH, 12, b"\0" + fetch + varint(20_001) + places * 20_000 + b"\0" + b"\x01\x01\0"),
+        (DESCRIBE_GROUPS, 0, struct.pack(">i", 20_000) + b"".join(b"\0\6%06d" % number for number in range(20_000))),
+    ]
+    server = Limited(tmp_path / "root")
+
+    def send(attack):
+        api, version, body = attack
+        with server.connection() as raw:
+            raw.request(api.key, version, body)
+            return raw.response()
+
+    try:
+        with ThreadPoolExecutor(24) as threads:
+            answers = list(threads.map(send, attacks * 6))
+        assert [bool(one) for one in answers] == [False, False, True, True] * 6
+        assert Confluent(server.address).produce("default", [Sent(b"v")]) == [0]
+        assert server.resident() < 1024 * MIB
+    finally:
+        server.stop()
