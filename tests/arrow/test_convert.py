@@ -10,6 +10,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+import seglog
 from seglog.arrow.convert import ArrowBatch, MarksState, decode_batches, partitions_of, record_schema, scan_store
 from seglog.errors import CorruptRecord, InvalidArgument, InvalidType
 from seglog.format.codec import NATIVE, seal_head
@@ -343,3 +344,18 @@ def test_partitions_are_those_of_kafka_for_every_layout_of_keys():
         expected = [-1 if digest is None else (digest & 0x7FFFFFFF) % 7 for digest in hashes]
         assert partitions_of(keys, 7).tolist() == expected
         assert partitions_of(pa.chunked_array([keys, keys.slice(2)]), 7).tolist() == expected + expected[2:]
+
+
+def test_a_filtered_or_sorted_pandas_frame_is_stored_without_its_index(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"key": [b"a", b"b", b"c"], "value": [b"1", b"2", b"3"]})
+    chosen = pa.Table.from_pandas(frame[frame["key"] > b"a"].sort_values("key", ascending=False))
+    assert "__index_level_0__" in chosen.column_names
+    with seglog.open(tmp_path / "log") as log, seglog.Topic.create(tmp_path / "topic", partitions=2) as topic:
+        log.append_batch(chosen)
+        assert [record.value for record in log.scan()] == [b"3", b"2"]
+        topic.append_batch(chosen)
+        topic.append_batch(chosen.append_column("partition", pa.array([1, 1], pa.int32())))
+        assert sum(len(topic.partition(number)) for number in range(2)) == 4
+        with pytest.raises(seglog.InvalidArgument, match="named"):
+            log.append_batch(pa.Table.from_pandas(frame.set_index(pandas.Index([5, 6, 7], name="named"))))

@@ -6,6 +6,7 @@ because Arrow stores their keys and values separately.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,10 @@ from seglog.kernels.headers import KEY_LONG, KEY_NOT_UTF8, KEY_NULL, measure_hea
 from seglog.kernels.rows import Cells, Column, Rows
 
 COLUMNS = ("value", "key", "timestamp", "headers")
-IGNORED = ("offset",)  # so that the result of to_arrow() can be appended to another log
+IGNORED = re.compile("offset|__index_level_[0-9]+__")
+"""The offset, so that the result of to_arrow() can be appended to another log; and the index of a filtered or sorted
+pandas frame, which has no name of its own.
+"""
 FAULTS = {KEY_NULL: "is null", KEY_LONG: "is longer than 65535 bytes", KEY_NOT_UTF8: "is not UTF-8"}
 MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
@@ -48,7 +52,7 @@ class ArrowBatch(EncodableRows):
           timestamp: int64 microseconds or timestamp of any unit (without a zone: UTC; nanoseconds are truncated to
             microseconds). Null or absent means `now`.
           headers: list or map of (key: string, value: binary or string). Null means none.
-          offset: ignored.
+          offset, and the unnamed index of a pandas frame: ignored.
 
         Raises:
             InvalidType: If a column has another type.
@@ -70,7 +74,7 @@ def _named_columns(data: Any) -> dict[str, pa.ChunkedArray]:
         raise InvalidType(f"a batch must be a pyarrow Table or RecordBatch, not {type(data).__name__}")
     columns: dict[str, pa.ChunkedArray] = {}
     for name, column in zip(data.schema.names, data.columns, strict=True):
-        if name in IGNORED:
+        if IGNORED.fullmatch(name):
             continue
         if name not in COLUMNS:
             raise InvalidArgument(f"a batch cannot have a column {name!r}; allowed are {', '.join(COLUMNS)}")

@@ -38,7 +38,9 @@ def split_by_partition(data: pa.Table | pa.RecordBatch, partitions: int, turn: i
         numbers, turn = _partition_numbers(batch, partitions, turn)
         if PARTITION in batch.schema.names:
             numbers = _named_partitions(batch, numbers, partitions)
-        batch = batch.drop_columns([name for name in (PARTITION, *IGNORED) if name in batch.schema.names])
+        batch = batch.drop_columns(
+            [name for name in batch.schema.names if name == PARTITION or IGNORED.fullmatch(name)]
+        )
         for number, rows in _shares(batch, numbers, partitions):
             shares.setdefault(number, []).append(rows)
     return {number: pa.Table.from_batches(shares[number]) for number in sorted(shares)}, turn
