@@ -143,8 +143,7 @@ def test_run_again_nothing_is_stored_twice(spark: SparkSession, topic: Path, tmp
     with pytest.raises(Exception, match="already exists"):
         export(spark, topic, str(out))
     assert not export(spark, topic, str(out), mode="ignore").written
-    with pytest.raises(InvalidArgument, match="already holds offset 0 of partition 0 of topic 'orders'"):
-        export(spark, topic, str(out), mode="append")
+    assert export(spark, topic, str(out), mode="append").records == 0
     assert read_back(out) == written(topic)
     with Topic.open(topic) as logs:
         fill(logs, range(400, 450))
@@ -153,6 +152,30 @@ def test_run_again_nothing_is_stored_twice(spark: SparkSession, topic: Path, tmp
     assert read_back(out) == written(topic)
     assert export(spark, topic, str(out), mode="overwrite").records == 450
     assert read_back(out) == written(topic)
+
+
+def test_an_append_that_died_half_way_is_completed_by_a_repetition(
+    spark: SparkSession, topic: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    export(spark, topic, str(out), mode="append")
+    lost = sorted(out.glob("*.parquet"))[0]
+    lost.unlink()
+    (out / f".{lost.name}.crc").unlink(missing_ok=True)
+    repeated = export(spark, topic, str(out), mode="append")
+    assert 0 < repeated.records < 400
+    assert read_back(out) == written(topic)
+
+
+def test_records_of_another_log_are_not_taken_for_those_of_this_one(
+    spark: SparkSession, topic: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / topic.name
+    with Topic.create(other, partitions=3) as logs:
+        logs.append(b"v", key=b"k", timestamp=1, partition=0)
+    export(spark, other, str(tmp_path / "out"))
+    with pytest.raises(InvalidArgument, match="another record at offset 0 of partition 0"):
+        export(spark, topic, str(tmp_path / "out"), mode="append")
 
 
 def test_a_range_is_by_offset_or_by_time(spark: SparkSession, topic: Path, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,6 +66,32 @@ def test_every_row_becomes_a_record_in_its_keys_partition(spark: SparkSession, c
         assert record.timestamp == 1_714_564_800_000_000 + int(row["id"]) % 60 * 1_000_000
         assert seen.get(record.key, -1) < int(row["id"]), "a key's rows keep the order asked for"
         seen[record.key] = int(row["id"])
+
+
+def test_the_row_as_json_keeps_what_each_type_holds(spark: SparkSession, topic: Path) -> None:
+    columns = {
+        "moment": "timestamp'2024-02-29 12:30:15.123456Z'",
+        "local": "timestamp_ntz'2024-02-29 12:30:15.123456'",
+        "day": "date'0001-01-01'",
+        "price": "cast('12345678901234567890.123456789' AS decimal(38, 9))",
+        "share": "0.1D",
+        "large": "9223372036854775807L",
+        "bytes": "X'00FF'",
+        "parts": "named_struct('a', array(1, null))",
+        "by_name": "map('k', 1)",
+    }
+    rows = spark.sql("SELECT " + ", ".join(f"{text} AS {name}" for name, text in columns.items()))
+    ingest(spark, rows, topic)
+    [(_, record)] = stored(topic)
+    text = (record.value or b"").decode()
+    row = json.loads(text)
+    assert datetime.fromisoformat(row["moment"]) == datetime(2024, 2, 29, 12, 30, 15, 123456, UTC)
+    assert row["local"] == "2024-02-29T12:30:15.123456"
+    assert row["day"] == "0001-01-01"
+    assert '"price":12345678901234567890.123456789' in text
+    assert (row["share"], row["large"]) == (0.1, 2**63 - 1)
+    assert base64.b64decode(row["bytes"]) == b"\x00\xff"
+    assert (row["parts"], row["by_name"]) == ({"a": [1, None]}, {"k": 1})
 
 
 def test_a_run_is_stored_once_and_an_unnamed_one_each_time(spark: SparkSession, csv: Path, topic: Path) -> None:

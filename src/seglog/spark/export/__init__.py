@@ -5,7 +5,7 @@
 
 The range of an export is fixed when it starts and reported, so that a later one can continue there. A repeated export
 stores nothing twice: "error" refuses an existing directory, "ignore" leaves it, "overwrite" replaces it, and "append"
-refuses if the directory already holds offsets of the range.
+adds what the directory lacks of the range, so a job that ends before it saves its offsets can be repeated.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from seglog.spark.jobs.pins import Moment, Pin
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_PLACE = ("topic", "partition", "offset")
 MODES = ("error", "overwrite", "ignore", "append")
 _DAY_US = 86_400_000_000
 # div rounds towards 0, and a double has too few digits for a distant time.
@@ -37,6 +38,7 @@ Mode = Literal["error", "overwrite", "ignore", "append"]
 @dataclass(frozen=True, kw_only=True)
 class ExportReport:
     """The result of an export. written: False if "ignore" found the directory; then records and data_bytes are 0.
+    records: those that this export wrote.
 
     data_bytes: of keys and values; start and next_offsets: topic -> partition -> the first offset, and the one after
     the last; both describe the requested range, whether or not it was written.
@@ -76,7 +78,8 @@ def export(
         compression: Of the Parquet files.
 
     Raises:
-        InvalidArgument, OffsetOutOfRange: start, stop or mode is invalid, or the destination holds part of the range.
+        InvalidArgument, OffsetOutOfRange: start, stop or mode is invalid, or the destination holds records of another
+            log in the range.
         LogNotFound, NotALog: there is no log at the path.
         SeglogError: Spark cannot write to the destination.
     """
@@ -84,9 +87,10 @@ def export(
         raise InvalidArgument(f"mode is {mode!r}; it must be one of {', '.join(MODES)}")
     refuse_overlap(path, destination)
     pins = pin(path, start=start, stop=stop)
+    frame = records(spark, path, pins, by_date=by_date)
     if mode == "append":
-        _check_behind(spark, destination, pins)
-    counts = _write(records(spark, path, pins, by_date=by_date), destination, mode, compression, by_date=by_date)
+        frame = _not_there_yet(spark, frame, destination, pins)
+    counts = _write(frame, destination, mode, compression, by_date=by_date)
     return ExportReport(
         written=counts is not None,
         records=counts[0] if counts else 0,
@@ -130,21 +134,42 @@ def _write(
     return found["records"], found["data_bytes"] or 0
 
 
-def _check_behind(spark: SparkSession, destination: str, pins: Sequence[Pin]) -> None:
-    """Refuse to append what the destination holds already; a missing destination holds nothing."""
+def _not_there_yet(spark: SparkSession, frame: DataFrame, destination: str, pins: Sequence[Pin]) -> DataFrame:
+    """Return the records that the destination lacks: all of them unless an export of the range was repeated.
+
+    Raises InvalidArgument if it holds other records at these offsets.
+    """
+    held = _held(spark, destination, pins)
+    if held is None:
+        return frame
+    millis = "date_trunc('millisecond', timestamp)"  # the least that a session writes
+    known = held.selectExpr(*_PLACE, f"{millis} AS stored")
+    other = frame.selectExpr(*_PLACE, f"{millis} AS logged").join(known, list(_PLACE)).where("stored <> logged").first()
+    if other is not None:
+        raise InvalidArgument(
+            f"{destination} holds another record at offset {other['offset']} of partition {other['partition']} of "
+            f"topic {other['topic']!r}: it is of another log; export to another directory, or overwrite"
+        )
+    return (
+        frame.join(held.select(*_PLACE), list(_PLACE), "left_anti").select(*frame.columns).sortWithinPartitions(*_PLACE)
+    )
+
+
+def _held(spark: SparkSession, destination: str, pins: Sequence[Pin]) -> DataFrame | None:
+    """Return the rows of the ranges that the destination has; None if it has none."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
+    from pyspark.sql import functions  # noqa: PLC0415 - as above
 
     try:
         there = spark.read.parquet(destination)
     except AnalysisException as error:
         if error.getCondition() in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
-            return
+            return None
         raise
+    wanted = functions.lit(False)
     for one in pins:
         part = one.range
-        mine = there.where((there["topic"] == part.topic) & (there["partition"] == part.partition))
-        inside = mine.where(mine["offset"].between(part.start, part.stop - 1)).agg({"offset": "min"}).first()
-        if inside is not None and inside[0] is not None:
-            raise InvalidArgument(
-                f"{destination} already holds offset {inside[0]} of {one}; start after it, or overwrite"
-            )
+        here = (there["topic"] == part.topic) & (there["partition"] == part.partition)
+        wanted |= here & there["offset"].between(part.start, part.stop - 1)
+    held = there.where(wanted)
+    return None if held.isEmpty() else held

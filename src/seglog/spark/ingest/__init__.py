@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from seglog.config import LogConfig
 
 FORMATS = ("csv", "json", "parquet", "orc", "text", "table")
-EVERYTHING = "to_json(struct(*))"
+EVERYTHING = (  # times to the microsecond: Spark's default cuts them to milliseconds
+    "to_json(struct(*), map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
+    "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"))"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
