@@ -45,6 +45,16 @@ def test_segments_roll_and_expire_by_age_after_the_clock_was_ahead(path: Path, r
     log.close()
 
 
+def test_a_quiet_log_expires_after_the_clock_was_ahead_in_the_running_process(path: Path) -> None:
+    clock = Clock(AHEAD)
+    with seglog.open(path, LogConfig(retention=Retention(age=3600)), clock=clock) as log:
+        log.append(b"v")
+        for now in (NOW, NOW + DAY, NOW + 2 * DAY):
+            clock.now = now
+            log.expire()
+        assert log.lowest_offset == log.next_offset == 1
+
+
 def test_a_compaction_is_due_by_its_lag_after_the_clock_was_ahead(path: Path) -> None:
     clock = Clock(AHEAD)
     compact = Retention(compact=True, max_compaction_lag=3600, min_dirty_ratio=1.0)

@@ -295,6 +295,7 @@ class LiveSegments:
     def _quiet_since(self, now: int) -> int | None:
         """Return the time of the last append if it is longer ago than the retention age; else None."""
         age = self.config.retention.age_us
+        self.last_append = min(self.last_append, now)  # the clock may have been ahead then
         return None if age is None or now - self.last_append < age else self.last_append
 
     def drop_expired(self, now: int) -> int:
