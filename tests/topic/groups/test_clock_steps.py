@@ -51,10 +51,7 @@ def test_a_member_is_active_by_what_has_passed_and_not_by_what_the_clock_shows(
     assert groups.heartbeat("g", one.member, one.generation).assignment == one.assignment
     [shown] = groups.describe("g").members
     assert shown.seen_at == clock.now
-    passing.advance(4)
-    [shown] = groups.describe("g").members
-    assert shown.seen_at == clock.now - 4_000_000
-    passing.advance(6.1)
+    passing.advance(10.1)
     with pytest.raises(UnknownMember):
         groups.commit("g", {"orders": {0: 1}}, member=one.member)
 

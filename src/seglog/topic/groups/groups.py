@@ -97,7 +97,7 @@ class Groups(Inheritable, Uncopied):
         for group, crew in self._book.crews.items():
             for member, said in crew.members.items():
                 if not said.local:  # a local member ended with its process
-                    self._sessions.heard(group, member, self._ticks())
+                    self._sessions.heard(group, member, self._ticks(), self._clock())
 
     @property
     def log(self) -> Log:
@@ -208,7 +208,7 @@ class Groups(Inheritable, Uncopied):
 
     def _answer(self, group: str, crew: Crew, member: str) -> Membership:
         answer = crew.answer(member)
-        self._sessions.heard(group, member, self._ticks())
+        self._sessions.heard(group, member, self._ticks(), self._clock())
         self._sessions.answered(group, answer)
         return answer
 
@@ -294,7 +294,7 @@ class Groups(Inheritable, Uncopied):
             self._check_room(group, self._book.growth(changed), admits)
             self._book.append(changed)
             if member is not None:
-                self._sessions.heard(group, member, self._ticks())
+                self._sessions.heard(group, member, self._ticks(), self._clock())
         if durable:
             self._log.sync()
 
@@ -428,17 +428,13 @@ class Groups(Inheritable, Uncopied):
                     topics=said.topics,
                     assignment=crew.answer(member).assignment,
                     session_timeout=said.session_timeout,
-                    seen_at=self._seen_at(group, member),
+                    seen_at=self._sessions.seen_at(group, member),
                     local=said.local,
                 )
                 for member, said in sorted(crew.members.items())
             )
             lag = {one: self._offsets.lag(one, offsets.get(one)) for one in sorted(offsets.keys() | crew.owners.keys())}
             return GroupState(group, crew.generation, members, nested(dict(sorted(offsets.items()))), lag)
-
-    def _seen_at(self, group: str, member: str) -> int | None:
-        seen = self._sessions.seen_at(group, member)
-        return None if seen is None else self._clock() - (self._ticks() - seen)
 
     def delete(self, group: str) -> None:
         """Delete a group and its committed offsets. Raises GroupNotFound; GroupConflict while it has members."""

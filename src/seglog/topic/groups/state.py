@@ -139,12 +139,14 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, dict[str, int]] = {}  # group -> member -> when
+        self._seen: dict[str, dict[str, int]] = {}  # group -> member -> when, by a clock that measures durations
+        self._shown: dict[str, dict[str, int]] = {}  # the same, by the clock that is shown
         self._told: dict[str, dict[str, int]] = {}  # group -> member -> generation
 
-    def heard(self, group: str, member: str, now: int) -> None:
-        """Note a heartbeat of a member at `now`, in microseconds of a clock that measures durations."""
+    def heard(self, group: str, member: str, now: int, shown: int) -> None:
+        """Note a heartbeat of a member. now: us of a clock that measures durations; shown: us since the epoch."""
         self._seen.setdefault(group, {})[member] = now
+        self._shown.setdefault(group, {})[member] = shown
 
     def answered(self, group: str, answer: Membership) -> None:
         """Note what a member is being answered."""
@@ -155,8 +157,8 @@ class Sessions:
         return self._told.get(group, {}).get(member, -1)
 
     def seen_at(self, group: str, member: str) -> int | None:
-        """Return the time of a member's last heartbeat, None if there was none."""
-        return self._seen.get(group, {}).get(member)
+        """Return the time of a member's last heartbeat, as it is shown; None if there was none."""
+        return self._shown.get(group, {}).get(member)
 
     def silent(self, group: str, crew: Crew, now: int) -> list[str]:
         """Return the members that were silent for longer than their session, or never sent a heartbeat here.
@@ -174,7 +176,7 @@ class Sessions:
 
     def forget(self, group: str, crew: Crew) -> None:
         """Delete the sessions of all but the group's present members."""
-        for table in (self._seen, self._told):
+        for table in (self._seen, self._shown, self._told):
             kept = {member: value for member, value in table.pop(group, {}).items() if member in crew.members}
             if kept:
                 table[group] = kept
