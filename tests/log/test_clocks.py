@@ -8,6 +8,7 @@ import pytest
 
 import seglog
 from seglog import LogConfig, Retention
+from seglog import clock as clocks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,13 +46,20 @@ def test_segments_roll_and_expire_by_age_after_the_clock_was_ahead(path: Path, r
     log.close()
 
 
-def test_a_quiet_log_expires_after_the_clock_was_ahead_in_the_running_process(path: Path) -> None:
-    clock = Clock(AHEAD)
-    with seglog.open(path, LogConfig(retention=Retention(age=3600)), clock=clock) as log:
+@pytest.mark.parametrize("wrong", [AHEAD, NOW - 30 * DAY], ids=["ahead", "behind"])
+def test_how_long_a_log_is_quiet_does_not_depend_on_a_clock_that_is_set(
+    path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    wall, passed = Clock(wrong), Clock(0)
+    monkeypatch.setattr(clocks, "time_ns", lambda: wall() * 1000)
+    monkeypatch.setattr(clocks, "monotonic_ns", lambda: passed() * 1000)
+    with seglog.open(path, LogConfig(retention=Retention(age=7 * 24 * 3600))) as log:
         log.append(b"v")
-        for now in (NOW, NOW + DAY, NOW + 2 * DAY):
-            clock.now = now
+        for wall.now in (NOW, wrong, NOW + 60 * SECOND):
             log.expire()
+            assert log.lowest_offset == 0, "a minute has passed"
+        wall.now, passed.now = NOW + 8 * DAY, 8 * DAY
+        log.expire()
         assert log.lowest_offset == log.next_offset == 1
 
 

@@ -140,12 +140,16 @@ def test_age_is_the_logs_own_and_not_that_of_its_records(place: Any, clock: Any)
         assert counts(log) == [3]
 
 
-def test_a_clock_that_jumps_back_does_not_roll(place: Any, clock: Any) -> None:
-    with seglog.open(place, LogConfig(segment_age=60), clock=clock) as log:
+def test_a_clock_that_jumps_back_rolls_once_and_deletes_nothing_early(place: Any, clock: Any) -> None:
+    keeps_a_day = LogConfig(segment_age=60, retention=seglog.Retention(age=24 * 3600))
+    with seglog.open(place, keeps_a_day, clock=clock) as log:
         log.append(VALUE)
         clock.advance(-(10**6))
         log.append(VALUE)
-        assert counts(log) == [2]
+        assert counts(log) == [1, 1]
+        clock.advance(10**6 + 60)
+        log.expire()
+        assert sum(counts(log)) == 2
 
 
 def test_file_numbers_only_grow_and_no_name_comes_twice(path: Any) -> None:

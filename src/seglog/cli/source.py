@@ -144,11 +144,13 @@ class LocalSource:
     def __init__(self, logs: dict[int, Log], topic: str, *, partitioned: bool, skip: bool = False) -> None:
         """skip: leave out damaged records."""
         self.logs, self.topic, self.partitioned = logs, topic, partitioned
+        self._views = {number: log.view() for number, log in logs.items()}  # bounds and scans are of one moment
+        self._ends = {number: view.next_offset for number, view in self._views.items()}
         self.skipped = Skipped()
         self._on_corrupt = self.skipped.errors.append if skip else None
 
     def bounds(self) -> dict[int, Bounds]:
-        return {number: Bounds(log.lowest_offset, log.next_offset) for number, log in self.logs.items()}
+        return {number: Bounds(view.lowest_offset, self._ends[number]) for number, view in self._views.items()}
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:
         return {number: log.offset_at(timestamp) for number, log in self.logs.items()}
@@ -166,13 +168,16 @@ class LocalSource:
         return self.logs[partition].read(offset)
 
     def scan(self, partition: int, start: int, stop: int) -> Iterator[Record]:
-        return self.logs[partition].scan(start, stop, on_corrupt=self._on_corrupt)
+        return self._views[partition].scan(start, stop, self._on_corrupt)
 
     def batches(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         log = self.logs[partition]
         fullest = max((segment.bytes // max(1, segment.records) for segment in log.segments), default=1)
         rows = max(1, min(BATCH_RECORDS, BATCH_BYTES // max(1, fullest)))
-        return log.batches(start, stop, max_records=rows, values="binary", on_corrupt=self._on_corrupt)
+        view = self._views[partition]
+        if self._on_corrupt is not None:
+            return view.sound_batches(start, stop, self._on_corrupt, max_records=rows, values="binary")
+        return view.batches(start, stop, max_records=rows, values="binary")
 
     def follow(self, starts: Mapping[int, int]) -> Iterator[Row]:
         tails = {number: self.logs[number].tail(start) for number, start in starts.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seglog.client import full_values
 from seglog.client.models import Bounds, Fetched, Page
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PAGE_RECORDS = 65_536
 PAGE_BYTES = 8 * 1024 * 1024
 POLL_SECONDS = 20.0
+LOOKS = 20  # at the end of a log that changes all the time
 
 
 def append_batch(
@@ -65,26 +66,84 @@ def pages(
     start = None if start is None else checked_offset(start, "start")
     stop = None if stop is None else checked_offset(stop, "stop")
     if start is None or stop is None:
-        bounds = (yield from retrying(topic_calls.bounds(topic), retries)).get(partition)
-        if bounds is None:
-            raise InvalidArgument(f"topic {topic!r} has no partition {partition}")
-        start = bounds.lowest_offset if start is None else start
-        stop = bounds.end(expose) if stop is None else stop
-    while start < stop:
-        limits = PAGE_RECORDS, PAGE_BYTES
-        page = yield from full_values.page(topic, partition, start, stop, *limits, retries, expose, snapshot or NEW)
-        if page.snapshot is None and (snapshot or page.next_offset < stop):  # an older server: look whether it changed
-            info = yield from retrying(topic_calls.partition(topic, partition), retries)
-            if not snapshot:  # begin again: it may have changed since the first page
-                snapshot = str(info._snapshot_of(start, stop))
-                continue
-            if not Snapshot.parse(snapshot).holds(info._snapshot_of(start, stop)):
-                raise SnapshotExpired(start, stop, f"partition {partition} of topic {topic!r}")
-            page = page._replace(snapshot=str(info._snapshot_of(page.next_offset, stop)))
-        yield Emit(page)
-        if page.next_offset <= start:  # the end, which is before `stop`
+        begun = yield from begin(topic, partition, start, stop, retries, expose)
+        if begun is None:
             return
-        start, snapshot = page.next_offset, page.snapshot or ""
+        page, snapshot, start, stop = begun
+    elif start < stop:
+        page, snapshot = yield from _next_page(topic, partition, start, stop, retries, expose, snapshot)
+    else:
+        return
+    while True:
+        yield Emit(page)
+        if page.next_offset <= start or page.next_offset >= stop:  # the end may be before `stop`
+            return
+        start = page.next_offset
+        page, snapshot = yield from _next_page(topic, partition, start, stop, retries, expose, snapshot)
+
+
+class Begun(NamedTuple):
+    """A read that has begun: its first page, the snapshot of the rest, and the range."""
+
+    page: Page
+    snapshot: str
+    start: int
+    stop: int
+
+
+def begin(
+    topic: str,
+    partition: int,
+    start: int | None,
+    stop: int | None,
+    retries: Retries,
+    expose: Expose,
+    most: tuple[int, int] | None = None,
+) -> Flow[Begun | None]:
+    """Read the first page of what a partition holds; None if that is nothing. most: records and bytes of the page.
+
+    The end and the page are of one state of the log: if it has changed between them, both are read again.
+    """
+    for _ in range(LOOKS):
+        looked = (yield from retrying(topic_calls.states(topic), retries)).get(partition)
+        if looked is None:
+            raise InvalidArgument(f"topic {topic!r} has no partition {partition}")
+        first = looked.lowest_offset if start is None else start
+        end = looked.end(expose) if stop is None else stop
+        if first >= end:
+            return None
+        page, snapshot = yield from _next_page(topic, partition, first, end, retries, expose, "", most)
+        if Snapshot.parse(snapshot).version == looked.version:
+            return Begun(page, snapshot, first, end)
+    raise SnapshotExpired(first, end, f"partition {partition} of topic {topic!r}")
+
+
+def _next_page(
+    topic: str,
+    partition: int,
+    start: int,
+    stop: int,
+    retries: Retries,
+    expose: Expose,
+    snapshot: str,
+    most: tuple[int, int] | None = None,
+) -> Generator[Any, Any, tuple[Page, str]]:
+    """Read a page of a range, and return it with the snapshot of the rest. snapshot: of the range; "": as it is now."""
+    while True:
+        records, size = most or (PAGE_RECORDS, PAGE_BYTES)
+        page = yield from full_values.page(
+            topic, partition, start, stop, records, size, retries, expose, snapshot or NEW
+        )
+        if page.snapshot is not None:
+            return page, page.snapshot
+        info = yield from retrying(topic_calls.partition(topic, partition), retries)  # an older server: has it changed?
+        now = info._snapshot_of(start, stop)
+        if not snapshot:  # read again: it may have changed since the page
+            snapshot = str(now)
+            continue
+        if not Snapshot.parse(snapshot).holds(now):
+            raise SnapshotExpired(start, stop, f"partition {partition} of topic {topic!r}")
+        return page, str(info._snapshot_of(page.next_offset, stop))
 
 
 def first_record(topic: str, partition: int, start: int, stop: int, retries: Retries, expose: Expose) -> Flow[Page]:

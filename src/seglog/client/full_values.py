@@ -68,8 +68,11 @@ def page(
     record, read = yield from retrying(topic_calls.read_line(topic, partition, start, stop, snapshot), retries)
     try:
         batch = arrow.batch_of_record((yield from _whole(topic, partition, record, retries)))
-    except OffsetError as gone:
+        now = (yield from retrying(topic_calls.states(topic), retries))[partition]
+    except (OffsetError, KeyError) as gone:
         raise SnapshotExpired(record.offset, stop, f"partition {partition} of topic {topic!r}") from gone
+    if (now.log, now.epoch) != (read.log, read.epoch):  # the value may be that of another record
+        raise SnapshotExpired(record.offset, stop, f"partition {partition} of topic {topic!r}")
     return read._replace(batches=[batch], size=batch.nbytes)
 
 

@@ -80,6 +80,10 @@ class PartitionState:
     version: int
     cuts: Cuts
 
+    def end(self, expose: Expose) -> int:
+        """Return the offset before which records are read."""
+        return self.durable_offset if expose == "durable" else self.next_offset
+
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> PartitionState:
         """Parse a partition as the server reports it."""
@@ -124,7 +128,9 @@ class PartitionInfo(NamedTuple):
         ]
         last = [file for base, _, file in stores if base < stop]
         file = KNOWN if state.cuts.is_known_at(stop) or not last else last[-1]
-        return Snapshot(Trace(state.log, state.cuts.epoch_at(stop), file), state.version, files_in(stores, start, stop))
+        return Snapshot(
+            stop, Trace(state.log, state.cuts.epoch_at(stop), file), state.version, files_in(stores, start, stop)
+        )
 
 
 class Page(NamedTuple):

@@ -248,17 +248,15 @@ class RemoteTopic:
         """
         from seglog.topic.arrow_stream import stream  # noqa: PLC0415 - pyarrow loads when it is needed
 
-        bounds = sorted(self.bounds().items())
-        parts = [self._begun(number, at.lowest_offset, at.end(self.expose)) for number, at in bounds]
-        return stream(parts, requested_schema)
+        return stream([self._begun(number) for number in sorted(self.bounds())], requested_schema)
 
-    def _begun(self, partition: int, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Return the batches of a range as it is at this call: read its first record now, and the rest when asked."""
-        if start >= stop:
+    def _begun(self, partition: int) -> Iterator[pa.RecordBatch]:
+        """Return the batches of a partition as it is at this call: read its first record now, the rest when asked."""
+        begun = self._driver.run(flows.begin(self.name, partition, None, None, self._retries, self.expose, most=(1, 1)))
+        if begun is None:
             return iter(())
-        first = self._driver.run(flows.first_record(self.name, partition, start, stop, self._retries, self.expose))
-        rest = self._pages(partition, first.next_offset, stop, first.snapshot or "")
-        return chain(first.batches, chain.from_iterable(page.batches for page in rest))
+        rest = self._pages(partition, begun.page.next_offset, begun.stop, begun.snapshot)
+        return chain(begun.page.batches, chain.from_iterable(page.batches for page in rest))
 
     def follow(
         self,

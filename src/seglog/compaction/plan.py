@@ -187,7 +187,7 @@ def has_due(
     """
     due = (
         start < limit
-        and (horizon <= now or _is_too_late(horizon, now, longest))
+        and (horizon <= now or _is_too_late(entry, horizon, now, longest))
         and min(limit, end) - start >= part * (end - start)
         for start, end, horizon in _runs_of(entry)
     )
@@ -202,8 +202,11 @@ def is_over(horizon: int, now: int) -> bool:
     return now - LONGEST_MISSED <= horizon <= now
 
 
-def _is_too_late(horizon: int, now: int, longest: int | None) -> bool:
-    return longest is not None and now + longest < horizon < NEVER
+def _is_too_late(entry: SegmentEntry, horizon: int, now: int, longest: int | None) -> bool:
+    """Whether a horizon is further away than tombstones are kept. Not if the clock seems to be behind at present."""
+    if longest is None or now < (entry.sealed_at or now) <= now + LONGEST_MISSED:
+        return False
+    return now + longest < horizon < NEVER
 
 
 def next_horizon(entries: Iterable[SegmentEntry], now: int) -> int | None:
@@ -231,7 +234,7 @@ def runs_after(entry: SegmentEntry, now: int, delete_retention: int, limit: int 
     covered = entry.base_offset
     for start, stop, horizon in _runs_of(entry):
         covered = min(stop, end)
-        if _is_too_late(horizon, now, delete_retention) or (horizon <= now and not is_over(horizon, now)):
+        if _is_too_late(entry, horizon, now, delete_retention) or (horizon <= now and not is_over(horizon, now)):
             kept.append((covered, seen))
         elif horizon > now or start >= limit:
             kept.append((covered, horizon))

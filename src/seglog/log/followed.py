@@ -207,7 +207,11 @@ class FollowedLog(ReadableLog):
         """Return what is wrong with the log as far as figures and sizes show it; see `repair.glance`."""
         from seglog.log.repair.glance import visible_damage  # noqa: PLC0415 - an operator's call
 
-        return visible_damage(self._storage, self._own_view(), self.segments[-1].records)
+        while True:
+            view, records = self._own_view(), self.segments[-1].records
+            found = visible_damage(self._storage, view, records)
+            if not found or self._own_view().manifest.version == view.manifest.version:
+                return found  # else a writer has changed the segments meanwhile
 
     def _explainer(self) -> Explainer:
         from seglog.log.explain.explain import Explainer  # noqa: PLC0415 - pyarrow and numba load when first used

@@ -43,26 +43,27 @@ def was_cut(known: Trace, now: Trace) -> bool:
 class Snapshot(NamedTuple):
     """What a range of offsets held at one moment, in a few bytes: a read of several steps carries it.
 
-    trace: of the end of the range; version: of the manifest; files: see `files_in`.
+    end: of the range; trace: of the end; version: of the manifest; files: see `files_in`.
     """
 
+    end: int
     trace: Trace
     version: int
     files: int
 
     def __str__(self) -> str:
         file = "" if self.trace.file is None else self.trace.file
-        return f"{self.trace.log}.{self.trace.epoch}.{file}.{self.version}.{self.files:016x}"
+        return f"{self.trace.log}.{self.trace.epoch}.{file}.{self.end}.{self.version}.{self.files:016x}"
 
     @classmethod
     def parse(cls, text: str) -> Snapshot:
         """Read the text form; ValueError for any other text."""
-        log, epoch, file, version, files = text.split(".")
-        return cls(Trace(log, int(epoch), int(file) if file else None), int(version), int(files, 16))
+        log, epoch, file, end, version, files = text.split(".")
+        return cls(int(end), Trace(log, int(epoch), int(file) if file else None), int(version), int(files, 16))
 
     def holds(self, now: Snapshot) -> bool:
         """Whether the range still has the same records; now: its present state."""
-        return self.files == now.files and not was_cut(self.trace, now.trace)
+        return (self.end, self.files) == (now.end, now.files) and not was_cut(self.trace, now.trace)
 
 
 def files_in(stores: Iterable[tuple[int, int | None, int]], start: int, stop: int) -> int:

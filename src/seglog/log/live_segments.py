@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn
 
-from seglog.clock import Clock, has_passed
+from seglog.clock import Clock, has_passed, ticks_for
 from seglog.config import LogConfig
 from seglog.errors import CorruptLog, FormatVersionError, OffsetOutOfRange, RecordTooLarge, StorageError
 from seglog.format.manifest import SegmentEntry, Segments
@@ -51,7 +51,8 @@ class LiveSegments:
         self.catalog = catalog
         self.cache = cache
         self.active = active
-        self.last_append = clock()
+        self._ticks = ticks_for(clock)
+        self.last_append = self._ticks()
         self.durability = Durability(active.next_offset)
         self.deleted: Callable[[View, int], None] | None = None  # called with the view before a deletion, and the start
         self._storage = storage
@@ -121,9 +122,9 @@ class LiveSegments:
         return has_passed(self.active.entry.created, self._age_us, self._clock())
 
     def note_append(self) -> None:
-        """Record the time of the last append; it has succeeded, even if the clock fails."""
+        """Record the moment of the last append; it has succeeded, even if the clock fails."""
         with suppress(Exception):
-            self.last_append = self._clock()
+            self.last_append = self._ticks()
 
     # --- changes ------------------------------------------------------------------------------------------------
 
@@ -155,7 +156,8 @@ class LiveSegments:
         self.catalog.ownership.check()
         self.note_epoch()
         old, now = self.active, self._clock()
-        sealed = old.seal(now if sealed_at is None else sealed_at)
+        # not before it was created: a clock that is behind for a moment must not let retention delete it early
+        sealed = old.seal(max(now, old.entry.created) if sealed_at is None else sealed_at)
         kept = self.catalog.current.segments[:-1]
         entry = self._new_entry(
             old.next_offset if base_offset is None else base_offset, now, dense=old.dense if dense is None else dense
@@ -190,7 +192,7 @@ class LiveSegments:
                 self._forget(entry)
             raise
         self.durability.advance(end)
-        self.last_append = now
+        self.note_append()
         with suppress(StorageError):  # the batch is stored; expired segments are dropped at the next roll
             self.drop_expired(now)
         return range(old.next_offset, end)
@@ -295,8 +297,8 @@ class LiveSegments:
     def _quiet_since(self, now: int) -> int | None:
         """Return the time of the last append if it is longer ago than the retention age; else None."""
         age = self.config.retention.age_us
-        self.last_append = min(self.last_append, now)  # the clock may have been ahead then
-        return None if age is None or now - self.last_append < age else self.last_append
+        quiet = self._ticks() - self.last_append
+        return None if age is None or quiet < age else now - quiet
 
     def drop_expired(self, now: int) -> int:
         """Drop the sealed segments that retention selects and that are not held; return how many."""

@@ -232,11 +232,11 @@ class View:
         return Trace(f"{self.manifest.log_id:016x}", cuts.epoch_at(offset), file)
 
     def _snapshot_of(self, start: int, stop: int) -> Snapshot:
-        """Return what the offsets start..stop hold in this view; see `Snapshot`."""
-        segments = self.manifest.segments
+        """Return what the offsets start..stop hold in this view; see `Snapshot`. A stop after the end is the end."""
+        segments, stop = self.manifest.segments, max(start, min(stop, self.next_offset))
         ours = segments[segments.find(start) : segments.find(stop) + 1]
         stores = ((one.base_offset, one.next_offset, one.file) for one in ours)
-        return Snapshot(self.trace_of(stop), self.manifest.version, files_in(stores, start, stop))
+        return Snapshot(stop, self.trace_of(stop), self.manifest.version, files_in(stores, start, stop))
 
     def file_of(self, offset: int) -> int:
         """Return the number of the file that holds the offset; negated in a gap after a segment's end."""

@@ -111,7 +111,8 @@ class LogMirror:
         is_new = offset == self._writer.manifest.start
         if not is_new:
             fetched = self.source.fetch(offset, 1)
-            is_new = self._compare(fetched)
+            self._reconcile(fetched)  # the source may have been cut since
+            is_new = self.position != offset or self._compare(fetched)
         if not self._pins:
             return
         self._note_held()  # the opening has synced what it found

@@ -144,6 +144,7 @@ class TableSync:
             SeglogError: The first error, after the other topics have had their round; `failures` has those of all, and
                 `reports` what the others did.
         """
+        self.failures, self.reports = {}, []  # also if the directory cannot be read
         reports: list[TableReport] = []
         failed: dict[str, Exception] = {}
         for source in sources_at(self._root):

@@ -120,4 +120,5 @@ class ReadableTopic(Uncopied):
         from seglog.topic.arrow_stream import stream  # noqa: PLC0415 - imports pyarrow when used
 
         logs = [self.partition(number) for number in range(self.partitions)]
-        return stream((log.batches(values="binary") for log in logs), requested_schema)
+        parts = [log.batches(values="binary") for log in logs]  # all views are taken now
+        return stream(parts, requested_schema)

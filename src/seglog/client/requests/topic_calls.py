@@ -287,9 +287,7 @@ def read_line(name: str, partition: int, start: int, stop: int, snapshot: str) -
     def read(answer: Answer) -> tuple[Record, Page]:
         head = answer.headers
         following, epoch = int(head["seglog-next-offset"]), int(head["seglog-epoch"])
-        return record_of(json.loads(answer.body)), Page(
-            [], following, head["seglog-log"], epoch, 0, head.get(SNAPSHOT, "")
-        )
+        return record_of(json.loads(answer.body)), Page([], following, head["seglog-log"], epoch, 0, head.get(SNAPSHOT))
 
     query = {"start": start, "stop": stop, "max_records": 1}
     return Call("GET", target(path, query), read, headers=fields(accept=NDJSON, snapshot=snapshot))

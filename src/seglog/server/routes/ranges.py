@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from seglog.errors import CorruptRecord, OffsetOutOfRange, RecordTooLarge, SnapshotExpired
+from seglog.errors import CorruptRecord, InvalidArgument, OffsetOutOfRange, RecordTooLarge, SnapshotExpired
 from seglog.log.log import Log
 from seglog.log.view import View
 from seglog.record import Record, value_size
@@ -47,7 +47,7 @@ SNAPSHOT = text(
     "With `start` and `stop`, for a range of several answers that is to be as it was at the first one: `new`, and with "
     "each following request the header Seglog-Snapshot of the answer before. SnapshotExpired (410): the range has "
     "changed, and the server no longer keeps it; begin again.",
-    pattern="(new|[0-9a-f]+[.][0-9]+[.]-?[0-9]*[.][0-9]+[.][0-9a-f]+)",
+    pattern="(new|[0-9a-f]+[.][0-9]+[.]-?[0-9]*[.][0-9]+[.][0-9]+[.][0-9a-f]+)",
     where="header",
 )
 STEP = 500  # records read at a time, before they are converted to lines
@@ -113,21 +113,21 @@ async def _read_range(call: Call) -> Response:
     values, log = call.values, await log_of(call)
     arrow = wanted_media(call, NDJSON, ARROW) == ARROW
     place, wanted = (values["topic"], values["partition"]), values["stop"]
-    bounds, snapshots = _bounds(call, values, arrow), call.services.snapshots
+    bounds, snapshots, token = _bounds(call, values, arrow), call.services.snapshots, values["Seglog-Snapshot"] or ""
+    if token and (values["start"] is None or wanted is None):
+        raise InvalidArgument("Seglog-Snapshot is of a range: send start and stop with it")
 
     def read(room: int) -> Found:
-        end = end_of(log, values["expose"])
-        view, start = log.view(), values["start"]
+        end, view, start = end_of(log, values["expose"]), log.view(), values["start"]
         if start is not None and wanted is not None:
-            now, view = view, snapshots.view(log, start, wanted, values["Seglog-Snapshot"] or "")
-            end = end if view is now else view.next_offset
+            view, end = snapshots.begin(log, start, wanted, token) or (view, min(wanted, end))
         start, stop = _checked_start(view, start), end if wanted is None else min(wanted, end)
         found = _read_all({place: (view, start, stop)}, bounds, room, arrow=arrow, several=False)
         reached, state = found.next_offsets[place], _state(view)
         if wanted is not None:
-            state["Seglog-Snapshot"] = str(view._snapshot_of(reached, wanted))
+            state["Seglog-Snapshot"] = str(view._snapshot_of(reached, stop))
             if reached < stop:
-                snapshots.keep(log, view, reached, wanted)
+                snapshots.keep(log, view, reached, stop, wanted)
         return found._replace(state=state)
 
     found = await wait_for(call, [place], partial(call.read, read, 0), values["wait"])

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from starlette.responses import Response
 
-from seglog.errors import OffsetCompacted
 from seglog.log.log import Log
+from seglog.log.view import View
 from seglog.record import Record, value_size
 from seglog.server.api.expose import EXPOSE, end_of
 from seglog.server.api.operations import Answer, Call, Operation, json_answer
@@ -85,27 +84,26 @@ def _records_of(log: Log, end: int, key: bytes, most: int, limit: int, shown: in
     Reads the whole partition.
     """
     offsets: list[int] = []
-    for batch in all_batches(log, end):
+    view = log.view()  # keeps the files
+    for batch in all_batches(view, end):
         keys = batch.column("key").cast(pa.binary())
         hits = batch.column("offset").filter(pc.equal(keys, pa.scalar(key, pa.binary())))
         offsets = [*offsets, *hits.to_pylist()][-most:]
     records: list[Record] = []
     for offset in reversed(offsets):
-        with suppress(OffsetCompacted):  # compaction replaced it by a later record meanwhile
-            record = log.read_cut(offset, shown)
-            limit -= min(value_size(record.value), shown) + len(record.key or b"") + RECORD_COST
-            if limit < 0 and records:
-                break
-            records.append(record)
+        record = view.reader_of(offset).read(offset, shown)
+        limit -= min(value_size(record.value), shown) + len(record.key or b"") + RECORD_COST
+        if limit < 0 and records:
+            break
+        records.append(record)
     return records[::-1]
 
 
-def all_batches(log: Log, end: int) -> Iterator[pa.RecordBatch]:
+def all_batches(view: View, end: int) -> Iterator[pa.RecordBatch]:
     """Yield the records before `end` as views into the store, of which little is mapped at a time.
 
     Keep no batch: the memory of all of them is the whole store.
     """
-    view = log.view()  # keeps the files
     start, more = view.lowest_offset, True
     while more:
         more = False

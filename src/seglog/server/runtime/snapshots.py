@@ -1,9 +1,10 @@
 """Views that reads of several pages go on with, so that all pages show the log as it was at the first one.
 
 A page names the snapshot that the next one has to ask for (`log.history.Snapshot`). As long as its view is kept, a
-compaction, expiry or truncate deletes none of its files. Views are kept for some seconds after their last use, while
-the files that only they keep are not too large, and while the disk has space: retention wins when it fills. Without its
-view a read goes on if its range has not changed, and otherwise gets SnapshotExpired.
+compaction, expiry or truncate deletes none of its files. Views are kept for some seconds after their last use, ten
+times as long in total, while the files that logs no longer name are not too large, and while the disk has space:
+retention wins when it fills. Without its view a read goes on if its range has not changed, and otherwise gets
+SnapshotExpired.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from seglog.errors import InvalidArgument, SnapshotExpired
+from seglog.errors import InvalidArgument, SeglogError, SnapshotExpired
+from seglog.format import filename
 from seglog.log.history import Snapshot
 
 if TYPE_CHECKING:
@@ -23,51 +26,56 @@ if TYPE_CHECKING:
     from seglog.log.view import View
 
 NEW = "new"
+SEVERAL = ""  # instead of a token: reads of different snapshots ended there
 MOST = 10_000  # ranges of clients that name no snapshot
+LONGEST = 10  # times the seconds after a view's last use: the longest time that a read can keep it
+LOOK_SECONDS = 1.0  # between two looks at what is on the disk
+
+
+class Range(NamedTuple):
+    """What a page is read from: a view, and the end of the whole range in it."""
+
+    view: View
+    end: int
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A view; used: when it was used last; present: returns the log's present view."""
+    """A view of a log. since, used: when it was kept first, and used last."""
 
+    log: Log
     view: View
+    since: float
     used: float
-    present: Callable[[], View]
-
-    def bytes(self) -> int:
-        """Bytes of the files that the log no longer names."""
-        present = self.present().manifest
-        if present.version == self.view.manifest.version:
-            return 0
-        live = {file for _, file, _ in present.segments.stores()}
-        return sum(size for _, file, size in self.view.manifest.segments.stores() if file not in live)
 
 
 class Snapshots:
     """The kept views of one server. Thread-safe."""
 
     def __init__(self, seconds: float, size: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """seconds: after a view's last use; size: bytes of the files that only kept views keep."""
+        """seconds: after a view's last use; size: bytes of files that logs no longer name."""
         self._seconds, self._size, self._clock = seconds, size, clock
         self._guard = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], _Kept] = OrderedDict()
-        self._unnamed: OrderedDict[tuple[int, int, int], str] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], _Kept] = OrderedDict()  # the one used last at the end
+        self._unnamed: OrderedDict[tuple[int, int, int], tuple[str, float]] = OrderedDict()
+        self._looked = float("-inf")
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def bytes(self) -> int:
-        """Return the bytes of files that are kept for reads alone."""
+        """Return the bytes of files that logs with kept views no longer name."""
         with self._guard:
-            return sum(one.bytes() for one in self._kept.values())
+            logs = {id(one.log): one.log for one in self._kept.values()}
+        return sum(map(_unnamed_bytes, logs.values()))
 
-    def view(self, log: Log, start: int, stop: int, token: str) -> View:
-        """Return the view to read a range from.
+    def begin(self, log: Log, start: int, stop: int, token: str) -> Range | None:
+        """Return what to read a page of a range from; None: the log as it is now.
 
         Args:
             log: The log.
             start: First offset that is left to read.
-            stop: End of the read, as at its first page.
+            stop: End of the range, as the client names it.
             token: What the page before named; "new" for the first page; "" if the client names none, which then goes on
                 where a page of the same range ended.
 
@@ -75,56 +83,83 @@ class Snapshots:
             SnapshotExpired: If the range has changed, and its view is no longer kept.
             InvalidArgument: If it is not a token.
         """
-        now = log.view()
-        range_ = now.manifest.log_id, start, stop
-        token = token or self._unnamed.get(range_, NEW)
         if token == NEW:
-            return now
-        try:
-            snapshot = Snapshot.parse(token)
-        except ValueError:
-            raise InvalidArgument(
-                f"Seglog-Snapshot is {token[:80]!r}; send what the page before named, or new"
-            ) from None
+            return None
+        now = log.view()
+        known = None if token else self._known(now.manifest.log_id, start, stop)
+        if not token and known is None:
+            return None
+        if known == SEVERAL:
+            self._unnamed.pop((now.manifest.log_id, start, stop), None)
+            raise SnapshotExpired(start, stop, log.path)
+        snapshot = _parsed(token or known or "")
         self.drop_old()
         with self._guard:
             kept = self._kept.get((now.manifest.log_id, snapshot.version))
         if kept is not None and snapshot.trace.log == f"{now.manifest.log_id:016x}":
-            return kept.view
-        if stop > now.next_offset or start < now.lowest_offset or not snapshot.holds(now._snapshot_of(start, stop)):
-            self._unnamed.pop(range_, None)
-            raise SnapshotExpired(start, stop, log.path)
-        return now
+            if token or kept.view.manifest.epoch == now.manifest.epoch:
+                return Range(kept.view, min(snapshot.end, stop))
+        elif now.lowest_offset <= start and snapshot.holds(now._snapshot_of(start, snapshot.end)):
+            return Range(now, min(snapshot.end, stop))
+        self._unnamed.pop((now.manifest.log_id, start, stop), None)
+        raise SnapshotExpired(start, snapshot.end, log.path)
 
-    def keep(self, log: Log, view: View, start: int, stop: int) -> None:
-        """Keep a view for the next page, of the range start..stop."""
-        token = str(view._snapshot_of(start, stop))
-        log_id, version = view.manifest.log_id, view.manifest.version
+    def _known(self, log_id: int, start: int, stop: int) -> str | None:
+        token, since = self._unnamed.get((log_id, start, stop), (None, 0.0))
+        return token if self._clock() - since < LONGEST * max(self._seconds, 1.0) else None
+
+    def keep(self, log: Log, view: View, start: int, end: int, stop: int) -> None:
+        """Keep a view for the next page, of the range start..end, which the client calls start..stop."""
+        self._give_up_too_large()
+        token = str(view._snapshot_of(start, end))
+        log_id, version, now = view.manifest.log_id, view.manifest.version, self._clock()
         with self._guard:
-            if (log_id, version) not in self._kept:  # the log has changed: now older views may keep files
-                self._drop_large()
-            self._kept[log_id, version] = _Kept(view, self._clock(), log.view)
+            known = self._kept.get((log_id, version))
+            since = now if known is None else known.since
+            self._kept[log_id, version] = _Kept(log, view, since, now)
             self._kept.move_to_end((log_id, version))
-            self._unnamed[log_id, start, stop] = token
+            before, _ = self._unnamed.get((log_id, start, stop), (token, now))
+            self._unnamed[log_id, start, stop] = (token if before == token else SEVERAL, now)
             self._unnamed.move_to_end((log_id, start, stop))
             while len(self._unnamed) > MOST:
                 self._unnamed.popitem(last=False)
 
-    def _drop_large(self) -> None:
-        size = 0
-        for key, one in reversed(list(self._kept.items())):
-            size += one.bytes()
-            if size > self._size:
-                del self._kept[key]
+    def _give_up_too_large(self) -> None:
+        """Drop the view that was used longest ago while what logs no longer name is too large."""
+        if self._clock() - self._looked < LOOK_SECONDS:
+            return
+        self._looked = self._clock()
+        while self._kept and self.bytes() > self._size:
+            with self._guard:
+                log = self._kept.popitem(last=False)[1].log
+            with suppress(SeglogError):
+                log.expire()  # unlinks what nothing keeps any more
 
     def drop_old(self) -> None:
-        """Drop the views that were not used for too long."""
+        """Drop the views that were not used for too long, or are too old, and those of closed logs."""
+        now = self._clock()
         with self._guard:
-            before = self._clock() - self._seconds
-            while self._kept and next(iter(self._kept.values())).used < before:
-                self._kept.popitem(last=False)
+            for key, one in list(self._kept.items()):
+                if one.used < now - self._seconds or one.since < now - LONGEST * self._seconds or one.log.closed:
+                    del self._kept[key]
 
     def drop_all(self) -> None:
         """Drop all views: the disk is full."""
         with self._guard:
             self._kept.clear()
+
+
+def _parsed(token: str) -> Snapshot:
+    try:
+        return Snapshot.parse(token)
+    except ValueError:
+        raise InvalidArgument(f"Seglog-Snapshot is {token[:80]!r}; send what the page before named, or new") from None
+
+
+def _unnamed_bytes(log: Log) -> int:
+    """Return the bytes of stores that are on the disk and that the log no longer names; 0 for a closed log."""
+    with suppress(SeglogError):
+        sizes = log._storage.sizes(ending="." + filename.STORE)
+        named = {entry.name() for entry in log.view().manifest.segments}
+        return sum(size for name, size in sizes.items() if name not in named)
+    return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -73,12 +73,15 @@ class LogSnapshot:
 
     def between(self, start: int, stop: int) -> tuple[Extent, ...]:
         """Return the extents that hold offsets start .. stop (exclusive)."""
-        return tuple(extent for extent in self.extents if extent.start < stop and extent.stop > start)
+        first = max(bisect_right(self._starts, start) - 1, 0)
+        near = self.extents[first : bisect_left(self._starts, stop)]
+        return tuple(extent for extent in near if extent.stop > start)
 
     def snapshot_of(self, start: int, stop: int) -> Snapshot:
         """Return what the offsets start .. stop hold; see `seglog.log.view.View._snapshot_of`."""
-        stores = ((extent.start, extent.stop, extent.file) for extent in self.extents if extent.file != KNOWN)
-        return Snapshot(self.trace_of(stop), self.version, files_in(stores, start, stop))
+        ours = (extent for extent in self.between(start, stop) if extent.file != KNOWN)
+        stores = ((extent.start, extent.stop, extent.file) for extent in ours)
+        return Snapshot(stop, self.trace_of(stop), self.version, files_in(stores, start, stop))
 
     def file_of(self, offset: int) -> int | None:
         """Return the number of the file whose range contains an offset, None if the log does not reach it.

@@ -270,6 +270,9 @@ class LocalSite(Site):
     def keep(self, snapshots: Sequence[LogSnapshot]) -> bool:
         """Keep the files of snapshots for KEEP_SECONDS, where the directory can be written to."""
         for one in snapshots:
+            view = self._logs.view(one.path)  # whose lease keeps the files until there is the other one
+            if view.manifest.version != one.version:
+                return False
             keep_version(self._logs.get(one.path), one.version)
         return True
 
