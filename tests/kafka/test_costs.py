@@ -123,6 +123,23 @@ def test_a_string_is_claimed_as_it_may_be_in_memory_and_has_no_more_bytes_than_i
         STRING.read(Reader(varint(40_001) + bytes(40_000)), FLEXIBLE)
 
 
+# --- fetches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_consumer_of_many_partitions_does_not_wait_for_memory_that_its_own_request_holds(own_kafka):
+    kafka = own_kafka("--memory", "16MiB")  # of which answers have a half
+    with Client(kafka.url) as http:
+        http.create_topic("many", partitions=60)
+        for partition in range(20):
+            http.topic("many").append(bytes(300_000), partition=partition)
+    places = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": MIB} for number in range(60)]
+    topics = [{"topic": "many", "partitions": places}]
+    values = {"replica_id": -1, "max_wait_ms": 100, "min_bytes": 1, "max_bytes": 50 * MIB, "topics": topics}
+    with kafka.connection() as raw:
+        [found] = raw.ask(FETCH, 4, values)["responses"]
+    assert sum(len(one["records"] or b"") // 300_000 for one in found["partitions"]) == 20
+
+
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,6 @@ from seglog.kafka.requests.epochs import check_epoch, divergence
 from seglog.kafka.requests.partition_reads import COPIES, Found, Size, Wanted, available, read_all, size_of
 from seglog.kafka.requests.read_ahead import read_ahead, take_ahead
 from seglog.kafka.requests.turns import in_turns
-from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.waiting import woken
 
 if TYPE_CHECKING:
@@ -50,9 +49,9 @@ async def _read_now(call: Call, wanted: list[Wanted], most: int) -> list[Found]:
     wanted = [_fitting(one, size, longest) for one, size in zip(wanted, sizes, strict=True)]
     sizes = [one for one in sizes if one.first <= longest]
     there = min(sum(one.available for one in sizes), most + max((one.first for one in sizes), default=0))
-    claim = Claim(call.services.memory, "answers")
-    call.hold(claim)
-    if there > WITHOUT_ROOM and not await claim.wait(min(COPIES * there, share), _seconds(call)):
+    claim = call.holding.claim  # with the values of the request: two claims of one kind could wait for each other
+    needed = min(claim.size + COPIES * there, share)
+    if there > WITHOUT_ROOM and not await claim.wait(needed, _seconds(call)):
         most = min(most, WITHOUT_ROOM) if all(one.first <= WITHOUT_ROOM for one in sizes) else 0
     return await call.services.reads.run(partial(read_all, wanted, most))
 
