@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import struct
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import lz4.frame
 import pyarrow as pa
@@ -22,6 +23,8 @@ from seglog.kafka.messages.groups import DESCRIBE_GROUPS, JOIN_GROUP, OFFSET_COM
 from seglog.kafka.messages.transactions import DESCRIBE_TRANSACTIONS
 from seglog.kafka.records.decode import head_of
 from seglog.kafka.records.faults import TooLarge
+from seglog.kafka.requests.call import ENTRY_BYTES
+from seglog.kafka.requests.configs import describe_configs
 from seglog.kafka.requests.decoding import decoded_bytes, in_bounds
 from seglog.kafka.requests.holding import Costly, Holding
 from seglog.kafka.wire.buffers import Malformed, Reader, Writer
@@ -123,6 +126,12 @@ def test_a_string_is_claimed_as_it_may_be_in_memory_and_has_no_more_bytes_than_i
         STRING.read(Reader(varint(40_001) + bytes(40_000)), FLEXIBLE)
 
 
+def fetch_of(topic, partitions, wait_ms):
+    places = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": MIB} for number in partitions]
+    topics = [{"topic": topic, "partitions": places}]
+    return {"replica_id": -1, "max_wait_ms": wait_ms, "min_bytes": 1, "max_bytes": 50 * MIB, "topics": topics}
+
+
 # --- fetches ----------------------------------------------------------------------------------------------------------
 
 
@@ -132,11 +141,8 @@ def test_a_consumer_of_many_partitions_does_not_wait_for_memory_that_its_own_req
         http.create_topic("many", partitions=60)
         for partition in range(20):
             http.topic("many").append(bytes(300_000), partition=partition)
-    places = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": MIB} for number in range(60)]
-    topics = [{"topic": "many", "partitions": places}]
-    values = {"replica_id": -1, "max_wait_ms": 100, "min_bytes": 1, "max_bytes": 50 * MIB, "topics": topics}
     with kafka.connection() as raw:
-        [found] = raw.ask(FETCH, 4, values)["responses"]
+        [found] = raw.ask(FETCH, 4, fetch_of("many", range(60), wait_ms=100))["responses"]
     assert sum(len(one["records"] or b"") // 300_000 for one in found["partitions"]) == 20
 
 
@@ -179,6 +185,24 @@ def test_a_description_of_members_holds_memory_until_it_is_read(own_kafka):
         until(lambda: held(kafka.url) > 4 * size)
         assert 4 * size < len(raw.response()) < 5 * size
         until(lambda: held(kafka.url) == 0)
+
+
+@pytest.mark.parametrize("keys", [None, ["consumer.session.timeout.ms"], []])
+def test_a_description_of_configs_claims_what_it_has_and_not_what_it_might_have(keys):
+    claimed = []
+
+    async def room(more):
+        claimed.append(more)
+
+    kinds = [32, *[99] * 99]  # a group, and what has no configs
+    named = [
+        {"resource_type": kind, "resource_name": f"x{at}", "configuration_keys": keys} for at, kind in enumerate(kinds)
+    ]
+    call = SimpleNamespace(values={"resources": named, "include_documentation": False}, room=room)
+    found = asyncio.run(describe_configs(call))["results"]
+    assert len(found) == 100
+    assert bool(found[0]["configs"]) is (keys != [])
+    assert sum(claimed) == ENTRY_BYTES * sum(1 + len(one["configs"]) for one in found)
 
 
 def test_a_long_name_of_a_topic_is_not_repeated_for_each_partition(kafka):

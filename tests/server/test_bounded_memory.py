@@ -293,6 +293,54 @@ def test_those_who_wait_for_memory_get_it_in_their_order():
     asyncio.run(story())
 
 
+async def settled():
+    """Let what has become possible happen."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_one_that_holds_memory_and_needs_more_than_its_share_gets_it_when_others_have_none():
+    async def story():
+        memory = Memory(800)
+        one, other = Claim(memory, "answers"), Claim(memory, "answers")
+        one.resize(100)
+        other.resize(100)
+        growing = asyncio.create_task(one.grow(1000))
+        await asyncio.sleep(0)
+        assert not growing.done()
+        other.close()
+        await settled()
+        assert growing.done() and growing.result()
+        assert memory.held["answers"] == 1000
+
+    asyncio.run(story())
+
+
+def test_one_that_holds_memory_does_not_wait_behind_another_that_waits_for_it():
+    async def story():
+        memory = Memory(800)
+        one, other, third = (Claim(memory, "answers") for _ in range(3))
+        one.resize(100)
+        other.resize(100)
+        third.resize(200)
+        large, small = asyncio.create_task(one.grow(1000)), asyncio.create_task(other.grow(200))
+        behind = asyncio.create_task(Claim(memory, "answers").wait(10))
+        await asyncio.sleep(0)
+        third.close()
+        await settled()
+        assert small.done() and small.result()
+        assert not large.done() and not behind.done()
+        other.close()
+        await settled()
+        assert large.done() and large.result()
+        one.close()
+        await settled()
+        assert behind.done() and behind.result()
+        assert memory.held["answers"] == 10
+
+    asyncio.run(story())
+
+
 def test_what_was_acknowledged_without_a_wish_is_durable_soon(serve_with):
     server = serve_with(limits={"sync_seconds": 0.2})
     with server.client() as http:

@@ -29,7 +29,6 @@ from seglog.topic.topic import Topic
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 OF_TOPIC, OF_BROKER, DEFAULT = 1, 4, 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
-MOST_CONFIGS = 64  # of one resource, about
 
 Change = Callable[[LogConfig], LogConfig]
 
@@ -55,15 +54,17 @@ async def list_config_resources(call: Call) -> Values:
 
 async def _described(call: Call, wanted: Values) -> Values:
     kind, name, keys = wanted["resource_type"], wanted["resource_name"], wanted["configuration_keys"]
-    await call.room(MOST_CONFIGS * ENTRY_BYTES)
+    await call.room(ENTRY_BYTES)
     shown = {"resource_type": kind, "resource_name": name, "configs": []}
     try:
         found = await _configs(call, kind, name)
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
+    found = found if keys is None else [one for one in found if one["name"] in keys]
+    await call.room(len(found) * ENTRY_BYTES)  # those of one resource are made before: they are few
     if not call.values["include_documentation"]:
         found = [{**one, "documentation": None} for one in found]
-    return {**shown, "configs": [one for one in found if keys is None or one["name"] in keys]}
+    return {**shown, "configs": found}
 
 
 async def _configs(call: Call, kind: int, name: str) -> list[Values]:
