@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seglog.errors import CorruptLog, CorruptRecord
+from seglog.errors import CorruptLog, CorruptRecord, SnapshotExpired
 from seglog.format.codec import NATIVE, NULL, encode_headers
 from seglog.record import Record, value_size
 
@@ -50,7 +50,7 @@ def _digests(view: View, start: int, stop: int) -> Digests:
     """Return the digests of the records start <= offset < stop, without those that are damaged."""
     try:
         return {record.offset: _digest(record) for record in view.scan(start, stop, _skip, KEPT_BYTES)}
-    except CorruptLog:
+    except (CorruptLog, SnapshotExpired):
         return {}
 
 
