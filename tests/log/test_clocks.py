@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import seglog
@@ -116,3 +117,17 @@ def test_a_tombstone_first_compacted_with_the_clock_behind_is_kept_for_its_time(
         assert compacted(log, clock, NOW) == 1, "not at once"
         assert compacted(log, clock, NOW + DAY - SECOND) == 1
         assert compacted(log, clock, NOW + DAY) == 0
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["append", "append_batch"])
+def test_an_append_while_the_clock_is_behind_lets_retention_delete_nothing_early(path: Path, batch: bool) -> None:
+    clock = Clock(NOW)
+    config = LogConfig(segment_age=3600, retention=Retention(age=7 * 24 * 3600))
+    with seglog.open(path, config, clock=clock) as log:
+        for clock.now in (NOW, NOW - 30 * DAY, NOW + 60 * SECOND):
+            if batch:
+                log.append_batch(pa.table({"value": [b"v"]}))
+            else:
+                log.append(b"v")
+            log.expire()
+        assert [record.offset for record in log.scan()] == [0, 1, 2]

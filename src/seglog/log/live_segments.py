@@ -27,6 +27,7 @@ from seglog.log.retention import select_expired
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.staging import StagedSegment, adopt, placed
 from seglog.log.view import View
+from seglog.record import MIN_TIMESTAMP
 from seglog.segment.active import ActiveSegment, Growth, create_segment
 from seglog.segment.manifest_entries import compared_before, cut_entry
 from seglog.segment.recovery import TailRecovery
@@ -156,8 +157,9 @@ class LiveSegments:
         self.catalog.ownership.check()
         self.note_epoch()
         old, now = self.active, self._clock()
-        # not before it was created: a clock that is behind for a moment must not let retention delete it early
-        sealed = old.seal(max(now, old.entry.created) if sealed_at is None else sealed_at)
+        # Of its age it rolls also if the clock is behind for a moment, which must not let retention delete it early.
+        least = old.entry.created if sealed_at is None and self.age_is_due() else MIN_TIMESTAMP
+        sealed = old.seal(max(least, now if sealed_at is None else sealed_at))
         kept = self.catalog.current.segments[:-1]
         entry = self._new_entry(
             old.next_offset if base_offset is None else base_offset, now, dense=old.dense if dense is None else dense
