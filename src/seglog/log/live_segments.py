@@ -52,8 +52,8 @@ class LiveSegments:
         self.catalog = catalog
         self.cache = cache
         self.active = active
-        self._ticks = ticks_for(clock)
-        self.last_append = self._ticks()
+        self.ticks = ticks_for(clock)
+        self.last_append = self.ticks()
         self.durability = Durability(active.next_offset)
         self.deleted: Callable[[View, int], None] | None = None  # called with the view before a deletion, and the start
         self._storage = storage
@@ -125,7 +125,7 @@ class LiveSegments:
     def note_append(self) -> None:
         """Record the moment of the last append; it has succeeded, even if the clock fails."""
         with suppress(Exception):
-            self.last_append = self._ticks()
+            self.last_append = self.ticks()
 
     # --- changes ------------------------------------------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class LiveSegments:
     def _quiet_since(self, now: int) -> int | None:
         """Return the time of the last append if it is longer ago than the retention age; else None."""
         age = self.config.retention.age_us
-        quiet = self._ticks() - self.last_append
+        quiet = self.ticks() - self.last_append
         return None if age is None or quiet < age else now - quiet
 
     def drop_expired(self, now: int) -> int:

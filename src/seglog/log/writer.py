@@ -203,7 +203,7 @@ class LogWriter(MirroredLog):
         active = live.active
         if active.size + length > self._segment_bytes or live.ages:
             live.make_room(length)
-            live.note_append()
+            live.last_append = live.ticks()
             active = live.active
         through = self._flush_records is not None and self._syncer.is_due(offset + 1)
         timestamp, key, value, headers = row  # a call with *row is slower
