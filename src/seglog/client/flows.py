@@ -146,11 +146,6 @@ def _next_page(
         return page, str(info._snapshot_of(page.next_offset, stop))
 
 
-def first_record(topic: str, partition: int, start: int, stop: int, retries: Retries, expose: Expose) -> Flow[Page]:
-    """Read the first record of a range, with a snapshot for the rest."""
-    return (yield from full_values.page(topic, partition, start, stop, 1, 1, retries, expose, NEW))
-
-
 def follow(
     topic: str,
     partition: int | None,

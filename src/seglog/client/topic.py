@@ -222,11 +222,9 @@ class RemoteTopic:
         """
         return self._pages(partition, start, stop)
 
-    def _keep(self, partition: int, start: int, stop: int) -> str | None:
-        """Ask the server to keep a range as it is; return a snapshot of it, None from an older server."""
-        return self._driver.run(
-            flows.first_record(self.name, partition, start, stop, self._retries, self.expose)
-        ).snapshot
+    def _begin(self, partition: int) -> flows.Begun | None:
+        """Read the first record of a partition, and let the server keep the rest as it is; None if there is none."""
+        return self._driver.run(flows.begin(self.name, partition, None, None, self._retries, self.expose, most=(1, 1)))
 
     def _pages(self, partition: int, start: int | None, stop: int | None, snapshot: str = "") -> Iterator[Page]:
         """Iterate over a range as a snapshot shows it, by default the present one."""
@@ -251,8 +249,8 @@ class RemoteTopic:
         return stream([self._begun(number) for number in sorted(self.bounds())], requested_schema)
 
     def _begun(self, partition: int) -> Iterator[pa.RecordBatch]:
-        """Return the batches of a partition as it is at this call: read its first record now, the rest when asked."""
-        begun = self._driver.run(flows.begin(self.name, partition, None, None, self._retries, self.expose, most=(1, 1)))
+        """Return the batches of a partition as it is at this call; all but its first record are read when asked."""
+        begun = self._begin(partition)
         if begun is None:
             return iter(())
         rest = self._pages(partition, begun.page.next_offset, begun.stop, begun.snapshot)

@@ -105,8 +105,8 @@ class RemoteSite(Site):
 
     def _keeps(self, one: LogSnapshot) -> bool:
         with _gone(one.place):
-            kept = self._client.topic(one.topic)._keep(one.partition, one.lowest_offset, one.next_offset)
-        return kept is None or Snapshot.parse(kept).version == one.version
+            begun = self._client.topic(one.topic)._begin(one.partition)
+        return begun is not None and Snapshot.parse(begun.snapshot).version == one.version
 
     def hold_planned(self, part: OffsetRange) -> RemoteHeld:
         """Return a planned range, read as its snapshot shows it."""
