@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 import seglog
+from seglog.server.runtime.disk_space import Space
 from seglog.server.runtime.snapshots import NEW, Snapshots
 from tests.snapshots import CHANGES, filled
 
@@ -13,6 +16,12 @@ from tests.snapshots import CHANGES, filled
 def log(tmp_path):
     with filled(tmp_path / "log") as log:
         yield log
+
+
+def keep(kept, log, start, stop):
+    """Keep the present view, as a page that ends at `start` does."""
+    view = log.view()
+    kept.keep(log, view, start, stop, str(view._snapshot_of(start, stop)))
 
 
 class Clock:
@@ -25,9 +34,9 @@ class Clock:
 def test_views_of_a_log_that_was_closed_are_dropped_and_disturb_no_other(log, tmp_path):
     kept = Snapshots(60, 10**9)
     other = filled(tmp_path / "other")
-    kept.keep(other, other.view(), 5, 20, 20)
+    keep(kept, other, 5, 20)
     other.close()
-    kept.keep(log, log.view(), 5, 20, 20)
+    keep(kept, log, 5, 20)
     assert kept.bytes() == 0
     kept.drop_old()
     assert len(kept) == 1
@@ -36,29 +45,29 @@ def test_views_of_a_log_that_was_closed_are_dropped_and_disturb_no_other(log, tm
 def test_what_is_too_large_is_given_up_and_its_files_go(log):
     clock = Clock()
     kept = Snapshots(60, 1000, clock)
-    kept.keep(log, log.view(), 5, 20, 20)
+    keep(kept, log, 5, 20)
     CHANGES["superseded and compacted"](log)
     assert kept.bytes() > 1000
     clock.now = 2
-    kept.keep(log, log.view(), 45, 50, 50)
+    keep(kept, log, 45, 50)
     assert kept.bytes() <= 1000
     assert len(kept) == 1
 
 
 def test_no_reader_keeps_a_view_for_ever(log):
-    clock, view = Clock(), log.view()
+    clock = Clock()
     kept = Snapshots(60, 10**9, clock)
     for clock.now in range(0, 610, 30):
-        kept.keep(log, view, 5, 20, 20)
+        keep(kept, log, 5, 20)
         kept.drop_old()
         assert len(kept) == (clock.now <= 600)
 
 
 def test_two_reads_of_one_range_without_snapshots_are_not_mixed(log):
     kept = Snapshots(60, 10**9)
-    kept.keep(log, log.view(), 15, 40, 40)
+    keep(kept, log, 15, 40)
     CHANGES["superseded and compacted"](log)
-    kept.keep(log, log.view(), 15, 40, 40)
+    keep(kept, log, 15, 40)
     with pytest.raises(seglog.SnapshotExpired):
         kept.begin(log, 15, 40, "")
     assert kept.begin(log, 15, 40, "") is None, "and a new read begins"
@@ -70,3 +79,13 @@ def test_an_end_after_the_logs_is_its_end(log):
     token = str(view._snapshot_of(15, 1000))
     kept.drop_all()
     assert kept.begin(log, 15, 1000, token) == (log.view(), view.next_offset)
+
+
+def test_a_full_disk_ends_what_is_kept(log):
+    kept = Snapshots(60, 10**9)
+    space = Space(lambda: 0, kept.drop_all)
+    keep(kept, log, 5, 20)
+    space.failed("orders", OSError(errno.EIO, "another fault"))
+    assert len(kept) == 1
+    space.failed("orders", OSError(errno.ENOSPC, "no space left"))
+    assert len(kept) == 0

@@ -146,7 +146,7 @@ def test_a_client_that_names_no_snapshot_gets_the_topic_as_it_was_or_a_refusal(s
                 assert list(pages_of_an_older_client(http, topic.name, RECORDS))
 
 
-def test_a_full_disk_and_a_limit_of_bytes_end_what_is_kept_and_metrics_tell_how_much_that_is(http, shared):
+def test_metrics_show_how_much_is_kept_for_a_read(http, shared):
     with seglog.Client(shared.url) as client:
         topic, was = filled(client)
         pages = topic.pages(0)

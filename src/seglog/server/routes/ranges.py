@@ -125,9 +125,9 @@ async def _read_range(call: Call) -> Response:
         found = _read_all({place: (view, start, stop)}, bounds, room, arrow=arrow, several=False)
         reached, state = found.next_offsets[place], _state(view)
         if wanted is not None:
-            state["Seglog-Snapshot"] = str(view._snapshot_of(reached, stop))
+            state["Seglog-Snapshot"] = rest = str(view._snapshot_of(reached, stop))
             if reached < stop:
-                snapshots.keep(log, view, reached, stop, wanted)
+                snapshots.keep(log, view, reached, wanted, rest)
         return found._replace(state=state)
 
     found = await wait_for(call, [place], partial(call.read, read, 0), values["wait"])

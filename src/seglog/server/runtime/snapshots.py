@@ -64,10 +64,11 @@ class Snapshots:
         return len(self._kept)
 
     def bytes(self) -> int:
-        """Return the bytes of files that logs with kept views no longer name."""
+        """Return the bytes of files that logs no longer name, of those logs of which an earlier state is kept."""
         with self._guard:
-            logs = {id(one.log): one.log for one in self._kept.values()}
-        return sum(map(_unnamed_bytes, logs.values()))
+            kept = list(self._kept.values())
+        oldest = {id(one.log): one for one in sorted(kept, key=lambda one: -one.view.manifest.version)}
+        return sum(_unnamed_bytes(one) for one in oldest.values())
 
     def begin(self, log: Log, start: int, stop: int, token: str) -> Range | None:
         """Return what to read a page of a range from; None: the log as it is now.
@@ -108,10 +109,9 @@ class Snapshots:
         token, since = self._unnamed.get((log_id, start, stop), (None, 0.0))
         return token if self._clock() - since < LONGEST * max(self._seconds, 1.0) else None
 
-    def keep(self, log: Log, view: View, start: int, end: int, stop: int) -> None:
-        """Keep a view for the next page, of the range start..end, which the client calls start..stop."""
+    def keep(self, log: Log, view: View, start: int, stop: int, token: str) -> None:
+        """Keep a view for the next page, of the range that the client calls start..stop, and that the token names."""
         self._give_up_too_large()
-        token = str(view._snapshot_of(start, end))
         log_id, version, now = view.manifest.log_id, view.manifest.version, self._clock()
         with self._guard:
             known = self._kept.get((log_id, version))
@@ -156,10 +156,15 @@ def _parsed(token: str) -> Snapshot:
         raise InvalidArgument(f"Seglog-Snapshot is {token[:80]!r}; send what the page before named, or new") from None
 
 
-def _unnamed_bytes(log: Log) -> int:
-    """Return the bytes of stores that are on the disk and that the log no longer names; 0 for a closed log."""
+def _unnamed_bytes(oldest: _Kept) -> int:
+    """Return the bytes of stores that are on the disk and that the log no longer names.
+
+    0 for a log that is closed, or has not changed since its oldest kept view.
+    """
     with suppress(SeglogError):
-        sizes = log._storage.sizes(ending="." + filename.STORE)
-        named = {entry.name() for entry in log.view().manifest.segments}
-        return sum(size for name, size in sizes.items() if name not in named)
+        present = oldest.log.view().manifest
+        if present.version != oldest.view.manifest.version:
+            sizes = oldest.log._storage.sizes(ending="." + filename.STORE)
+            named = {entry.name() for entry in present.segments}
+            return sum(size for name, size in sizes.items() if name not in named)
     return 0
