@@ -146,6 +146,26 @@ def test_a_consumer_of_many_partitions_does_not_wait_for_memory_that_its_own_req
     assert sum(len(one["records"] or b"") // 300_000 for one in found["partitions"]) == 20
 
 
+def test_a_consumer_of_many_partitions_holds_no_memory_for_its_answer_while_it_waits(own_kafka):
+    kafka = own_kafka()
+    with Client(kafka.url) as http, kafka.connection() as raw:
+        http.create_topic("many", partitions=60)
+        raw.send(FETCH, 4, fetch_of("many", range(60), wait_ms=60_000))
+        until(lambda: held(kafka.url, "waits") > 0)
+        assert held(kafka.url) == 0
+        http.topic("many").append(b"v", partition=59)
+        assert raw.response().endswith(b"v\0")  # it has no headers
+    until(lambda: held(kafka.url, "waits") == held(kafka.url) == 0)
+
+
+def test_a_partition_that_a_fetch_names_again_and_again_is_read_once(kafka, topic):
+    values = fetch_of(topic, [0, 1] * 1000, wait_ms=10)
+    values["topics"] *= 2
+    with kafka.connection() as raw:
+        found = raw.ask(FETCH, 4, values)["responses"]
+    assert [[one["partition_index"] for one in each["partitions"]] for each in found] == [[0, 1], []]
+
+
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +223,22 @@ def test_a_description_of_configs_claims_what_it_has_and_not_what_it_might_have(
     assert len(found) == 100
     assert bool(found[0]["configs"]) is (keys != [])
     assert sum(claimed) == ENTRY_BYTES * sum(1 + len(one["configs"]) for one in found)
+
+
+def test_a_member_holds_no_memory_for_its_answer_while_it_waits_for_others(own_kafka):
+    kafka, who = (
+        own_kafka(),
+        {"group_id": "g", "session_timeout_ms": 60_000, "member_id": "", "protocol_type": "consumer"},
+    )
+    protocols = [{"name": f"range{number}", "metadata": b""} for number in range(1000)]
+    described = {"groups": ["g"]}
+    with kafka.connection() as first, kafka.connection() as second, kafka.connection() as raw:
+        found = first.ask(JOIN_GROUP, 0, {**who, "protocols": protocols[:1]})
+        given = {"group_id": "g", "generation_id": found["generation_id"], "member_id": found["member_id"]}
+        assert first.ask(SYNC_GROUP, 0, {**given, "assignments": []})["error_code"] == codes.NONE
+        second.send(JOIN_GROUP, 0, {**who, "protocols": protocols})
+        until(lambda: raw.ask(DESCRIBE_GROUPS, 0, described)["groups"][0]["group_state"] == "PreparingRebalance")
+        assert held(kafka.url) == 0
 
 
 def test_a_long_name_of_a_topic_is_not_repeated_for_each_partition(kafka):

@@ -21,7 +21,7 @@ from tests.tls import TlsPeer
 from tests.waiting import HANG_SECONDS, until
 
 MIB = 1024 * 1024
-METRIC = 'seglog_memory_bytes{kind="answers"}'
+METRIC = 'seglog_memory_bytes{kind="%s"}'
 
 
 def fetch_of(topic, offset=0, size=64 * MIB, wait_ms=10):
@@ -31,10 +31,10 @@ def fetch_of(topic, offset=0, size=64 * MIB, wait_ms=10):
     return {"max_wait_ms": wait_ms, "min_bytes": 1, "max_bytes": size, "topics": topics, "replica_id": -1}
 
 
-def held(url, **given):
-    """Return the bytes that the server holds for answers."""
+def held(url, kind="answers", **given):
+    """Return the bytes of a kind that the server holds."""
     found = httpx.get(f"{url}/metrics", **given).text
-    return int(float(next(line.split()[1] for line in found.splitlines() if line.startswith(METRIC))))
+    return int(float(next(line.split()[1] for line in found.splitlines() if line.startswith(METRIC % kind))))
 
 
 def test_a_record_that_needs_more_memory_than_all_responses_may_have_is_reported(own_kafka):

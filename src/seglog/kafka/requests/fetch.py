@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from seglog.errors import OffsetOutOfRange, RecordTooLarge, SeglogError
+from seglog.errors import Busy, OffsetOutOfRange, RecordTooLarge, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.records.encode import MOST_BYTES
 from seglog.kafka.requests.call import Call, Values
@@ -14,31 +15,49 @@ from seglog.kafka.requests.epochs import check_epoch, divergence
 from seglog.kafka.requests.partition_reads import COPIES, Found, Size, Wanted, available, read_all, size_of
 from seglog.kafka.requests.read_ahead import read_ahead, take_ahead
 from seglog.kafka.requests.turns import in_turns
+from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.waiting import woken
 
 if TYPE_CHECKING:
     from seglog.log.log import Log
 
 WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
+WAITING_BYTES = 384  # about what a partition takes while a request waits for its records
 
 
 async def fetch(call: Call) -> Values:
     """Wait until `min_bytes` have been appended or `max_wait_ms` have passed, then read.
 
-    Every request is complete: the server keeps no sessions (session id 0).
+    Every request is complete: the server keeps no sessions (session id 0). A partition is read once from an offset,
+    however often the request names both.
     """
-    topics = await call.named(call.values["topics"], "topic")
+    topics = await call.named(call.values.pop("topics"), "topic")  # it may wait for long: no values are kept
+    count = sum(len(topic["partitions"]) for topic in topics)
+    topics = _once(topics)
     named = ((topic["topic"], one) for topic in topics for one in topic["partitions"])
     wanted = [await _wanted(call, topic, one) async for topic, one in in_turns(named)]
+    shape = [({**topic, "partitions": []}, len(topic["partitions"])) for topic in topics]
+    del topics, named
+    call.holding.reduce(len(wanted), count)
     wanted = await _wait(call, wanted)
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
     read = await take_ahead(call, wanted, most) or await _read_now(call, wanted, most)
     if len(wanted) == 1 and wanted[0].log is not None and read[0].values["records"]:
         call.sent = partial(read_ahead, call, wanted[0]._replace(start=read[0].next_offset), most)
     found = iter(read)
-    return {
-        "responses": [{**topic, "partitions": [next(found).values for _ in topic["partitions"]]} for topic in topics]
-    }
+    return {"responses": [{**topic, "partitions": [next(found).values for _ in range(size)]} for topic, size in shape]}
+
+
+def _once(topics: list[Values]) -> list[Values]:
+    """Return the same topics, with each partition once for each offset that is named."""
+    seen: set[tuple[str | None, str | None, int, int]] = set()
+    found = []
+    for topic in topics:
+        name, uuid = topic["topic"], topic.get("topic_id")
+        named = {(name, uuid, one["partition"], one["fetch_offset"]): one for one in topic["partitions"]}
+        found.append({**topic, "partitions": [one for place, one in named.items() if place not in seen]})
+        seen.update(named)
+    return found
 
 
 async def _read_now(call: Call, wanted: list[Wanted], most: int) -> list[Found]:
@@ -50,8 +69,8 @@ async def _read_now(call: Call, wanted: list[Wanted], most: int) -> list[Found]:
     sizes = [one for one in sizes if one.first <= longest]
     there = min(sum(one.available for one in sizes), most + max((one.first for one in sizes), default=0))
     claim = call.holding.claim  # with the values of the request: two claims of one kind could wait for each other
-    needed = min(claim.size + COPIES * there, share)
-    if there > WITHOUT_ROOM and not await claim.wait(needed, _seconds(call)):
+    needed = call.holding.claimed + (COPIES * there if there > WITHOUT_ROOM else 0)
+    if needed > claim.size and not await claim.wait(min(needed, share), _seconds(call)):
         most = min(most, WITHOUT_ROOM) if all(one.first <= WITHOUT_ROOM for one in sizes) else 0
     return await call.services.reads.run(partial(read_all, wanted, most))
 
@@ -87,13 +106,24 @@ async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
     ends, least = monotonic() + _seconds(call), max(call.values["min_bytes"], 0)
     if _is_enough(wanted, least):
         return wanted
-    with call.services.waiting.on({(one.topic, one.partition) for one in wanted if one.log is not None}) as event:
+    places = {(one.topic, one.partition) for one in wanted if one.log is not None}
+    with closing(_waiting_claim(call, len(wanted))), call.services.waiting.on(places) as event:
         while True:
             event.clear()
             wanted = [_still(one) for one in wanted]
             left = ends - monotonic()
             if _is_enough(wanted, least) or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
                 return wanted
+
+
+def _waiting_claim(call: Call, partitions: int) -> Claim:
+    """Exchange the claim for a request and its answer, if there is one, for what the request takes while it waits."""
+    claim = Claim(call.services.memory, "waits")
+    if call.holding.claim.size:
+        with suppress(Busy):
+            claim.resize(partitions * WAITING_BYTES)
+            call.holding.claim.close()
+    return claim
 
 
 def _is_enough(wanted: list[Wanted], least: int) -> bool:

@@ -78,13 +78,14 @@ async def join_group(call: Call) -> Values:
         session=session / 1000,
         rebalance=(rebalance if rebalance > 0 else session) / 1000,
         kind=values["protocol_type"],
-        protocols={one["name"]: bytes(one["metadata"]) for one in values["protocols"]},
+        protocols={one["name"]: bytes(one["metadata"]) for one in values.pop("protocols")},
         client_id=call.sender.client_id,
         host=call.sender.host,
         needs_id=call.version >= NEEDS_ID_SINCE,
         may_skip=call.version >= SKIPS_SINCE,
         payer=call.payer,
     )
+    call.holding.release()  # it may wait for long, and the group counts what its members bring
     try:
         joined = await call.parts.coordinator.join(values["group_id"], wish)
     except SeglogError as error:
@@ -117,7 +118,8 @@ async def sync_group(call: Call) -> Values:
         return _sync_answer(Synced(codes.INCONSISTENT_GROUP_PROTOCOL))
     if group is None:
         return _sync_answer(Synced(codes.UNKNOWN_MEMBER_ID))
-    assignments = {one["member_id"]: bytes(one["assignment"]) for one in values["assignments"]}
+    assignments = {one["member_id"]: bytes(one["assignment"]) for one in values.pop("assignments")}
+    call.holding.release()  # as above
     who = values["member_id"], values["group_instance_id"], values["generation_id"]
     return _sync_answer(await group.sync(*who, SyncWish(assignments, kind, protocol)))
 

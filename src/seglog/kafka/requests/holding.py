@@ -50,9 +50,25 @@ class Holding:
         if not await self.claim.wait(self.most, self._seconds):
             raise _no_memory(self.most)
 
+    @property
+    def claimed(self) -> int:
+        """What is claimed for the request and its answer, unless it waits."""
+        return self.size if self.size > FREE_BYTES else 0
+
     def settle(self) -> None:
         """Release what was claimed and is not needed."""
-        self.claim.resize(self.size if self.size > FREE_BYTES else 0)
+        self.claim.resize(min(self.claimed, self.claim.size))
+
+    def reduce(self, part: int, whole: int) -> None:
+        """Hold no more than a part of it: `part` of `whole` values are left."""
+        if part < whole:
+            self.size = self.size * part // whole
+            self.settle()
+
+    def release(self) -> None:
+        """Hold nothing of the request any more: its values are gone."""
+        self.size = 0
+        self.close()
 
     async def room(self, more: int) -> None:
         """Hold `more` bytes for a part of the answer that is about to be made, in addition to what is held.

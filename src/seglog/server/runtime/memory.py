@@ -1,8 +1,9 @@
 """The memory that a server holds for its callers: one budget, with a maximum share for each kind of use.
 
 Kinds: bodies (being received), decoding (batches converted to records), answers and tails (being sent), pipelines
-(requests received before the previous one was answered). The shares keep one kind from starving the others. A request
-for more than its share is admitted alone: while nothing of its kind is held but what it holds itself.
+(requests received before the previous one was answered), waits (requests for many partitions, until records come). The
+shares keep one kind from starving the others. A request for more than its share is admitted alone: while nothing of its
+kind is held but what it holds itself.
 
 Event loop only. Counts what callers announce; measures nothing.
 """
@@ -20,7 +21,9 @@ from seglog.errors import Busy
 PIECE = 64 * 1024
 STALL_SECONDS = 2.0  # in which a client reads a piece of its answer, or loses it if others need the memory
 SHORT_SECONDS = 2.0  # how long a refusal counts as a shortage
-SHARES = MappingProxyType({"bodies": 1 / 2, "decoding": 1 / 2, "answers": 1 / 2, "tails": 1 / 4, "pipelines": 1 / 8})
+SHARES = MappingProxyType(
+    {"bodies": 1 / 2, "decoding": 1 / 2, "answers": 1 / 2, "tails": 1 / 4, "pipelines": 1 / 8, "waits": 1 / 8}
+)
 
 _Waits = tuple[str, int, int, "asyncio.Future[bool]"]
 """Kind and size of a request that waits, what it holds already, and whether it is admitted."""
