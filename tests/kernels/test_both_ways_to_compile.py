@@ -15,7 +15,7 @@ import pytest
 from xxhash import xxh64_intdigest
 
 import seglog
-from seglog.kernels import native
+from seglog.kernels import aot, native
 from seglog.kernels.checksum import xxh64, xxh64_rows
 from seglog.kernels.scan import scan_store
 from tests import tools
@@ -191,19 +191,18 @@ def test_the_kernels_pass_their_tests_where_numba_compiles_them() -> None:
 ONE_KERNEL = """
 import sys
 from seglog.kernels import aot, jit
+jit.compile_everything()
 from seglog.kernels.memory import KERNELS
 for module in aot.iter_modules([str(aot.HERE)]):
     aot.import_module(f"seglog.kernels.{module.name}")
 KERNELS[:] = [kernel for kernel in KERNELS if kernel.__name__ == "xxh64"]  # all of them take a minute
-jit.compile_everything = lambda: None
-aot.compile_one("x86-64", sys.argv[1])
+aot.compile_here(sys.argv[1], ["x86-64"])
 """
 
 
 @pytest.mark.needs("linker")
 def test_a_library_gets_its_name_once_it_is_complete_and_nothing_else_is_left(tmp_path: Path) -> None:
-    machine = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
-    done = run(ONE_KERNEL, str(tmp_path), SEGLOG_KERNELS="jit", **machine)
+    done = run(ONE_KERNEL, str(tmp_path), **aot.FOR_ANY)
     assert not done.stderr
     assert list(tmp_path.iterdir()) == [native.path_of("x86-64", tmp_path)]
     hashed = native.Library(native.path_of("x86-64", tmp_path)).function(xxh64_of_library)

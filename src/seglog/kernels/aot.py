@@ -1,8 +1,9 @@
 """Compile the kernels ahead of time: `python -m seglog.kernels.aot` writes the libraries that `native` loads.
 
-Needs numba and a linker. For every level of processor one process compiles all kernels, because numba takes the
-processor from the environment. A library depends only on CPython and the C library, and only on symbols that all their
-versions have, so one library serves every version of Python.
+Needs numba and a linker. numba translates the kernels once, for any processor and without optimizing, in a process of
+its own because it takes both from the environment; LLVM then optimizes them for each level of processor. A library
+depends only on CPython and the C library, and only on symbols that all their versions have, so one library serves every
+version of Python.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from seglog.errors import MissingExtra
 from seglog.kernels.native import DIRECTORY, levels, path_of
 from seglog.kernels.sources import HERE, source_hash
 
-FEATURES = {"x86-64": "", "x86-64-v3": "", "x86-64-v4": "+avx512dq,+avx512vl"}  # `lanes` checks them; v4 implies them
+FEATURES = {"x86-64": "", "x86-64-v3": "", "x86-64-v4": "+avx512dq,+avx512vl"}
+"""The levels of x86-64, and what `lanes` must know that each has."""
+FOR_ANY = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_OPT": "0", "SEGLOG_KERNELS": "jit"}
 LINKERS = (("cc", "-nostdlib"), ("gcc", "-nostdlib"), ("clang", "-nostdlib"), ("ld",), ("ld.lld",))
 
 
@@ -46,7 +49,7 @@ def levels_of_machine() -> list[str]:
 
 
 def compile_levels(wanted: list[str], directory: Path) -> list[Path]:
-    """Compile the libraries for these levels in parallel; return their paths.
+    """Compile the libraries for these levels; return their paths.
 
     Keeps libraries that exist already, and removes those of other sources. Raises MissingExtra if there is no linker,
     RuntimeError with the compiler's output if compiling fails.
@@ -57,28 +60,24 @@ def compile_levels(wanted: list[str], directory: Path) -> list[Path]:
         if not old.name.startswith(source_hash()):
             old.unlink(missing_ok=True)
     paths = {level: path_of(level, directory) for level in wanted}
-    running = [(level, _start(level, directory)) for level, path in paths.items() if not path.exists()]
-    for level, process in running:
-        _, errors = process.communicate()
-        if process.returncode:
-            raise RuntimeError(f"compiling the kernels for {level} failed:\n{errors}")
+    lacking = [level for level, path in paths.items() if not path.exists()]
+    if lacking:
+        _run(lacking, directory)
     return list(paths.values())
 
 
-def _start(level: str, directory: Path) -> subprocess.Popen[str]:
-    wanted = {
-        "NUMBA_CPU_NAME": level if level in FEATURES else "generic",
-        "NUMBA_CPU_FEATURES": FEATURES.get(level, ""),
-    }
+def _run(lacking: list[str], directory: Path) -> None:
     search = os.pathsep.join([str(HERE.parent.parent), *filter(None, sys.path)])  # numba is where this process has it
-    environment = {**os.environ, **wanted, "SEGLOG_KERNELS": "jit", "PYTHONPATH": search}
-    program = "import sys; from seglog.kernels.aot import compile_one; compile_one(*sys.argv[1:])"
-    command = [sys.executable, "-c", program, level, str(directory)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)  # noqa: S603 - this Python
+    program = "import sys; from seglog.kernels.aot import compile_here; compile_here(sys.argv[1], sys.argv[2:])"
+    command = [sys.executable, "-c", program, str(directory), *lacking]
+    environment = {**os.environ, **FOR_ANY, "PYTHONPATH": search}
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)  # noqa: S603 - this Python
+    if done.returncode:
+        raise RuntimeError(f"compiling the kernels failed:\n{done.stderr}")
 
 
-def compile_one(level: str, directory: str) -> None:
-    """Compile the library for one level, whose processor numba takes from the environment."""
+def compile_here(directory: str, wanted: list[str]) -> None:
+    """Compile the libraries for these levels in this process, whose environment is FOR_ANY."""
     from seglog.kernels import jit  # noqa: PLC0415 - needs numba, which only this function uses
     from seglog.kernels.entry import Linked  # noqa: PLC0415 - as above
     from seglog.kernels.memory import KERNELS  # noqa: PLC0415 - as above
@@ -90,15 +89,19 @@ def compile_one(level: str, directory: str) -> None:
     linked = Linked()
     for function in KERNELS:
         linked.add(function)
-    target = path_of(level, Path(directory))
+    for level in wanted:
+        _write(linked.object_code(level if level in FEATURES else "generic", FEATURES.get(level, "")), level, directory)
+
+
+def _write(code: bytes, level: str, directory: str) -> None:
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         part = Path(scratch) / "kernels.o"
-        part.write_bytes(linked.object_code())
+        part.write_bytes(code)
         library = Path(scratch) / "kernels.so"
         options: Any = ["-shared", "-o", str(library), str(part)]
         subprocess.run([*_linker(), *options], check=True)  # noqa: S603 - as above
         library.chmod(0o755)
-        library.rename(target)  # atomic: no process loads an incomplete file
+        library.rename(path_of(level, Path(directory)))  # atomic: no process loads an incomplete file
 
 
 def _linker() -> list[str]:

@@ -41,7 +41,7 @@ def stripes_in_turn(address: int, last: int, seed: Any) -> Any:
 
 
 lanes = compiling("lanes")
-stripes = lanes.stripes_side_by_side if lanes.SIDE_BY_SIDE else stripes_in_turn
+multiplies_side_by_side, stripes_side_by_side = lanes.multiplies_side_by_side, lanes.stripes_side_by_side
 
 
 @inlined
@@ -49,7 +49,10 @@ def xxh64_at(address: int, length: int, seed: Any) -> Any:
     """Return XXH64 of `length` bytes at `address`; seed and result are uint64."""
     end = address + length
     if length >= STRIPE_BYTES:
-        digest = stripes(address, end - STRIPE_BYTES, seed)
+        if multiplies_side_by_side():  # a constant when the kernel is compiled
+            digest = stripes_side_by_side(address, end - STRIPE_BYTES, seed)
+        else:
+            digest = stripes_in_turn(address, end - STRIPE_BYTES, seed)
         address += length // STRIPE_BYTES * STRIPE_BYTES
     else:
         digest = seed + P5

@@ -14,12 +14,13 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, config
+from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.core.registry import cpu_target
 from numba.np.arrayobj import make_array, populate_array
 
 from seglog.kernels.jit import OPTIONS
+from seglog.kernels.lanes import FLAG
 from seglog.kernels.native import symbol_of
 from seglog.kernels.parameters import ArrayOf
 
@@ -35,6 +36,8 @@ FORMATS = {"bool": "?", "uint8": "B", "int32": "i", "int64": "lq", "uint64": "LQ
 types: Any = numba_types  # mypy knows only half of its names
 # symbols that a library may use
 OUTSIDE = ("Py", "_Py", "llvm.", "memcpy", "memmove", "memset", "malloc", "free", "pread", "syscall")
+ADDRESSES = "numba.dynamic.globals"
+"""How the names of variables begin that hold an address of the compiling process."""
 
 
 def numba_type(annotation: Any) -> Any:
@@ -82,23 +85,26 @@ class Linked:
         part.verify()
         self._module.link_in(part)
 
-    def object_code(self) -> bytes:
-        """Return the object file, without anything that no entry needs."""
+    def object_code(self, cpu: str, features: str) -> bytes:
+        """Return the object file for a processor, without anything that no entry needs."""
         triple = llvm.get_process_triple()
         machine = llvm.Target.from_triple(triple).create_target_machine(
-            cpu=config.CPU_NAME, features=config.CPU_FEATURES, opt=3, reloc="pic", codemodel="default"
+            cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default"
         )
-        self._module.triple, self._module.data_layout = triple, str(machine.target_data)
-        for name in [*self._module.functions, *self._module.global_variables]:
+        module = self._module.clone()
+        module.link_in(llvm.parse_assembly(f"@{FLAG} = constant i1 {int('+avx512dq' in features)}"))
+        module.triple, module.data_layout = triple, str(machine.target_data)
+        for name in [*module.functions, *module.global_variables]:
             if not name.is_declaration and name.name not in self._entries:
                 name.linkage = "internal"
         passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-        passes.getModulePassManager().run(self._module, passes)
-        outside = [one.name for one in self._module.functions if one.is_declaration]
+        passes.getModulePassManager().run(module, passes)
+        outside = [one.name for one in module.functions if one.is_declaration]
         unknown = [name for name in outside if not name.startswith(OUTSIDE)]
+        unknown += [one.name for one in module.global_variables if one.name.startswith(ADDRESSES)]
         if unknown:
-            raise RuntimeError(f"the kernels need functions that no process has: {', '.join(unknown)}")
-        return bytes(machine.emit_object(self._module))
+            raise RuntimeError(f"the kernels need what no other process has: {', '.join(unknown)}")
+        return bytes(machine.emit_object(module))
 
 
 class _Entry:

@@ -1,7 +1,7 @@
 """XXH64's four lanes as one vector, for processors that multiply four 64-bit words at a time (AVX-512 DQ, VL).
 
 There a stripe of 32 bytes takes five instructions instead of 24, eight of them multiplications that compete for one
-unit. Elsewhere such a product consists of many 32-bit ones and gains little: `SIDE_BY_SIDE` is False, see checksum.py.
+unit. Elsewhere such a product consists of many 32-bit ones and gains little: checksum.py processes lane by lane.
 Loaded only where the kernels are compiled.
 """
 
@@ -16,18 +16,29 @@ from numba.extending import intrinsic
 
 from seglog.kernels.layout import P1, P2, P4, STRIPE_BYTES
 
-WORD, HALF = ir.IntType(64), ir.IntType(32)
+WORD, HALF, BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
 LANES = ir.VectorType(WORD, 4)
+FLAG = "seglog_side_by_side"
+"""The symbol that holds the answer of `multiplies_side_by_side` in a library."""
 
 
-def _multiplies_side_by_side() -> bool:
-    if config.CPU_NAME or config.CPU_FEATURES:  # compiled for another processor than this one
-        return "+avx512dq" in (config.CPU_FEATURES or "") and "+avx512vl" in config.CPU_FEATURES
+@intrinsic
+def multiplies_side_by_side(_typing: Any) -> Any:
+    """Return whether this processor does that. In a library it is a constant, which `entry` sets for each level."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:
+        if not config.CPU_NAME:
+            return ir.Constant(BIT, int(_host_multiplies_side_by_side()))
+        known = builder.module.globals.get(FLAG) or ir.GlobalVariable(builder.module, BIT, FLAG)
+        known.linkage, known.initializer = "weak", ir.Constant(BIT, 0)
+        return builder.load(known)
+
+    return types.boolean(), generate
+
+
+def _host_multiplies_side_by_side() -> bool:
     has = llvm.get_host_cpu_features()
     return bool(has.get("avx512dq") and has.get("avx512vl"))
-
-
-SIDE_BY_SIDE = _multiplies_side_by_side()
 
 
 def _words(*values: Any) -> Any:
