@@ -85,7 +85,7 @@ class Trial(Protocol):
         ...
 
 
-STEPS = [151, pytest.param(7, marks=pytest.mark.proof), pytest.param(1, marks=pytest.mark.deep)]
+STEPS = [307, pytest.param(7, marks=pytest.mark.proof), pytest.param(1, marks=pytest.mark.deep)]
 
 
 class Counts(NamedTuple):

@@ -59,7 +59,7 @@ def readable(log: Log, before: list[seglog.Record]) -> set[int]:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("lose_table", [False, True])
+@pytest.mark.parametrize("lose_table", [False, pytest.param(True, marks=pytest.mark.proof)])
 @pytest.mark.parametrize("byte", [0, 8, 12, 16, 20, 21, 22, 40])
 def test_a_damaged_block_costs_its_records_and_no_other(path: Path, byte: int, *, lose_table: bool) -> None:
     before, sealed = compressed(path)

@@ -241,7 +241,7 @@ except KeyboardInterrupt:
         pytest.param("import", 1, marks=pytest.mark.proof),
         ("import", 60),
         pytest.param("import", 200, marks=pytest.mark.proof),
-        ("lock", 1),
+        pytest.param("lock", 1, marks=pytest.mark.proof),
         pytest.param("lock", 9, marks=pytest.mark.proof),
     ],
 )
