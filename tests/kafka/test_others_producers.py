@@ -80,16 +80,69 @@ async def append(producers, topic, sequence, *, owner="", payer="me", producer=P
         return turn.offset, turn.owner
 
 
+MINE, OTHER = "0" * 16, "1" * 16
+
+
+def after_an_upgrade(story):
+    """Run a story of a producer that has sent the sequences 0 to 2 to a server whose producers had no owners."""
+
+    async def begun(producers, topic):
+        for sequence in range(3):
+            await append(producers, topic, sequence)
+        await story(Producers(producers._workers, 1_000_000), topic)
+
+    with_producers(begun)
+
+
 def test_a_batch_that_an_earlier_version_has_stored_is_found_when_its_token_repeats_it():
     async def story(producers, topic):
-        for sequence in range(2):
-            await append(producers, topic, sequence)
-        later = Producers(producers._workers, 1_000_000)
-        assert await append(later, topic, 1, owner="0" * 16) == (1, "")
-        assert await append(later, topic, 2, owner="0" * 16) == (2, "0" * 16)
-        assert topic.partition(0).next_offset == 3
+        assert await append(producers, topic, 2, owner=MINE) == (2, "")
+        assert await append(producers, topic, 3, owner=MINE) == (3, MINE)
+        for sequence in range(4):
+            offset, _ = await append(producers, topic, sequence, owner=MINE)
+            assert offset == sequence
+        assert topic.partition(0).next_offset == 4
 
-    with_producers(story)
+    after_an_upgrade(story)
+
+
+def test_a_batch_that_leaves_a_gap_after_those_of_an_earlier_version_is_refused():
+    async def story(producers, topic):
+        with pytest.raises(sequences.OutOfOrderSequence):
+            await append(producers, topic, 4, owner=MINE)
+        assert await append(producers, topic, 3, owner=MINE) == (3, MINE)
+
+    after_an_upgrade(story)
+
+
+def test_a_batch_of_an_earlier_version_is_found_after_the_next_one_and_another_start():
+    async def story(producers, topic):
+        assert await append(producers, topic, 3, owner=MINE) == (3, MINE)
+        later = Producers(producers._workers, 1_000_000)
+        assert await append(later, topic, 1, owner=MINE) == (1, "")
+        assert await append(later, topic, 4, owner=MINE) == (4, MINE)
+
+    after_an_upgrade(story)
+
+
+def test_a_token_that_continues_a_producer_of_an_earlier_version_takes_no_sequence_from_another():
+    async def story(producers, topic):
+        assert await append(producers, topic, 3, owner=OTHER) == (3, OTHER)
+        assert await append(producers, topic, 4, owner=OTHER) == (4, OTHER)
+        assert await append(producers, topic, 2, owner=MINE) == (2, "")
+        assert await append(producers, topic, 3, owner=MINE) == (5, MINE)
+
+    after_an_upgrade(story)
+
+
+def test_a_producer_of_an_earlier_version_that_is_forgotten_later_may_send_any_sequence():
+    async def story(producers, topic):
+        forget = (await producers._sequences((topic.id, 0), topic.partition(0))).forget
+        assert await append(producers, topic, 3, owner=MINE) == (3, MINE)
+        forget(Who(MINE, PRODUCER))
+        assert await append(producers, topic, 7, owner=MINE) == (4, MINE)
+
+    after_an_upgrade(story)
 
 
 def test_a_caller_with_very_many_producers_loses_its_own_first_and_no_others():

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from seglog.kafka.producers.remembered import FROM_LOG, Entry, Place, Remembered, Who
-from seglog.kafka.producers.sequences import NO_OWNER, Producer, Sequences
+from seglog.kafka.producers.sequences import Producer, Sequences
 from seglog.kafka.records.layout import Head
 from seglog.log.log import Log
 from seglog.server.runtime.workers import Workers
@@ -78,12 +78,11 @@ class Producers:
             lock = self._locks[key] = asyncio.Lock()
         async with lock:
             sequences = await self._sequences(place, log)
-            who = sequences.who(owner, head)
-            sequences.check(who, head)
-            turn = Turn(sequences.offset_of(who, head), who.owner)
+            sequences.check(key.who, head)
+            turn = Turn(sequences.offset_of(key.who, head), sequences.key_owner(key.who, head))
             yield turn
             if turn.offset is not None:
-                self._note(place, sequences, Entry(place, who), payer, (head, turn.offset))
+                self._note(place, sequences, key, payer, (head, turn.offset))
 
     def _note(self, place: Place, sequences: Sequences, entry: Entry, payer: str, appended: tuple[Head, int]) -> None:
         """Remember a batch, at its offset, and forget what there is no more room for."""
@@ -103,7 +102,7 @@ class Producers:
     async def stored(self, place: Place, log: Log, who: Who) -> Producer | None:
         """Return what a partition's log knows of a producer, to continue it; None if that is nothing."""
         sequences = await self._sequences(place, log)
-        return sequences.producer(who) or sequences.producer(who._replace(owner=NO_OWNER))
+        return sequences.producer(who)
 
     async def of(self, place: Place, log: Log) -> list[KnownProducer]:
         """Return all that a partition remembers, the one that has sent the latest batch last."""

@@ -61,12 +61,13 @@ class Producer:
     """The epoch of a producer, and its last batches, the latest last.
 
     batches: None for those that were read from the log, of which a part may be missing. timestamp: the latest of the
-    last batch, in ms; -1 if that was read from the log.
+    last batch, in ms; -1 if that was read from the log. heirs: of one without an owner: the owners that continue it.
     """
 
     epoch: int
     batches: dict[Range, Appended | None] = field(default_factory=dict)
     timestamp: int = -1
+    heirs: frozenset[str] = frozenset()
 
     @property
     def last_sequence(self) -> int:
@@ -127,16 +128,15 @@ class Sequences:
         """Return how many producers are remembered."""
         return len(self._producers)
 
-    def who(self, owner: str, head: Head) -> Who:
-        """Return the producer of a batch; without an owner if an earlier version has stored the same batch."""
-        own, earlier = Who(owner, head.producer_id), Who(NO_OWNER, head.producer_id)
-        known = None if own in self._producers else self._producers.get(earlier)
-        is_repeated = known is not None and known.epoch == head.producer_epoch and _sent(head) in known.batches
-        return earlier if is_repeated else own
+    def key_owner(self, who: Who, head: Head) -> str:
+        """Return the owner in the key of a batch: none if an earlier version has stored the same batch."""
+        earlier, known = self._earlier(who), self._known(who)
+        is_repeated = earlier is not None and earlier.epoch == head.producer_epoch and _sent(head) in earlier.batches
+        return NO_OWNER if is_repeated and (known is None or _sent(head) in known.batches) else who.owner
 
     def check(self, who: Who, head: Head) -> None:
         """Raise OldProducerEpoch or OutOfOrderSequence unless a batch may be appended; the first of a producer may."""
-        known = self._producers.get(who)
+        known = self._known(who)
         if known is not None:
             known.check(head.producer_epoch, _sent(head))
 
@@ -145,13 +145,26 @@ class Sequences:
         known = self._producers.get(who)
         return None if known is None else known.offset_of(head.producer_epoch, _sent(head), head.checksum)
 
+    def _earlier(self, who: Who) -> Producer | None:
+        """Return what was stored before producers had an owner, of a producer that has one."""
+        return self._producers.get(Who(NO_OWNER, who.id)) if who.owner else None
+
+    def _known(self, who: Who) -> Producer | None:
+        """Return a producer, None if nothing is known of it; what is without an owner is known of every owner.
+
+        Each owner continues that once: one that was forgotten since may send any sequence, as any that was forgotten.
+        """
+        earlier = self._earlier(who)
+        inherits = earlier is not None and who.owner not in earlier.heirs
+        return self._producers.get(who) or (earlier if inherits else None)
+
     def __iter__(self) -> Iterator[tuple[Who, Producer]]:
         """Return the producers, the one that has sent the latest batch last."""
         return iter(self._producers.items())
 
     def producer(self, who: Who) -> Producer | None:
         """Return a copy of what is known of a producer, None if that is nothing."""
-        known = self._producers.get(who)
+        known = self._known(who)
         return None if known is None else Producer(known.epoch, dict(known.batches))
 
     def note(self, who: Who, head: Head, offset: int) -> list[Who]:
@@ -167,10 +180,18 @@ class Sequences:
     def _note(self, who: Who, epoch: int, sent: Range, appended: Appended | None) -> None:
         known = self._producers.get(who)
         if known is None:
-            known = self._producers[who] = Producer(epoch)
+            known = self._producers[who] = self._begun(who, epoch)
         else:
             self._producers.move_to_end(who)
         known.note(epoch, sent, appended)
+
+    def _begun(self, who: Who, epoch: int) -> Producer:
+        """Return a producer before its first batch, which continues what was stored before it had an owner."""
+        earlier, inherited = self._earlier(who), self._known(who)
+        if earlier is not None:
+            earlier.heirs |= {who.owner}
+        continues = inherited is not None and inherited.epoch <= epoch
+        return Producer(inherited.epoch, dict(inherited.batches)) if inherited and continues else Producer(epoch)
 
 
 def _sent(head: Head) -> Range:
