@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -238,6 +239,69 @@ def test_memory_for_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         join("a", "t")
         group.leave("a", None)
         assert group._room.held == 0
+
+    told(story)
+
+
+def join(group: ConsumerGroup, topics: Topics, member: str, *names: str, payer: str = "") -> Answer:
+    """Join as a member that owns nothing."""
+    beat = Beat(member, JOIN, rebalance=60.0, topics=names, owned=frozenset(), payer=payer)
+    return group.beat(beat, names, topics.find)
+
+
+MANY = 800  # partitions, which take more than 400 KB
+
+
+def test_a_heartbeat_that_subscribes_to_more_partitions_than_there_is_memory_for_is_refused() -> None:
+    async def story(group: ConsumerGroup, _: list[ConsumerGroup]) -> None:
+        topics = Topics(t=1, u=10 * MANY, v=MANY, w=MANY)
+        epoch = join(group, topics, "a", "t").epoch
+        held = group._room.held
+        with pytest.raises(GroupFull):
+            group.beat(Beat("a", epoch, topics=("t", "u")), ("t", "u"), topics.find)
+        assert (group.members["a"].reads, group._room.held) == (("t",), held)
+        epoch = group.beat(Beat("a", epoch, topics=("t", "v")), ("t", "v"), topics.find).epoch
+        for wanted in (("t",), ("t", "w"), ("t", "v")):  # it does not release what it had: that counts until it does
+            with suppress(GroupFull):
+                group.beat(Beat("a", group.members["a"].epoch, topics=wanted), wanted, topics.find)
+        assert len(group.crew.owners) * consumer_group.PLACE_BYTES < ROOM
+        group.leave("a", None)
+        assert group._room.held == 0
+
+    told(story)
+
+
+def test_a_topic_counts_against_the_share_of_the_caller_that_brought_it_while_it_reads_it() -> None:
+    async def story(group: ConsumerGroup, _: list[ConsumerGroup]) -> None:
+        topics = Topics(t=1, u=MANY)
+        join(group, topics, "a", "t", payer="victim")
+        before = group._room.of("victim")
+        epoch = join(group, topics, "b", "t", "u", payer="mallory").epoch
+        assert (group._room.of("victim"), group._room.of("mallory") > 400_000) == (before, True)
+        join(group, topics, "c", "u", payer="third")
+        assert group._room.of("third") < 10_000
+        group.beat(Beat("b", epoch, topics=("t",), owned=frozenset()), ("t",), topics.find)
+        assert (group._room.of("third") > 400_000, group._room.of("mallory") < 10_000) == (True, True)
+        for member in ("a", "b", "c"):
+            group.leave(member, None)
+        assert group._room.held == 0
+
+    told(story)
+
+
+def test_a_topic_that_grows_beyond_the_share_of_its_caller_keeps_its_partitions_and_others_read_on() -> None:
+    async def story(group: ConsumerGroup, _: list[ConsumerGroup]) -> None:
+        topics = Topics(t=1, u=2)
+        mine = join(group, topics, "a", "t", payer="victim").epoch
+        theirs = join(group, topics, "b", "u", payer="mallory").epoch
+        mine = group.beat(Beat("a", mine), None, topics.find).epoch
+        topics.counts |= {"t": 3, "u": 10 * MANY}
+        with pytest.raises(GroupFull):
+            group.beat(Beat("b", theirs), None, topics.find)
+        group.beat(Beat("a", mine), None, topics.find)
+        assert group.target("a") == [("t", 0), ("t", 1), ("t", 2)]
+        assert group.target("b") == [("u", 0), ("u", 1)]
+        assert group._room.held < 10_000
 
     told(story)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import weakref
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
@@ -152,6 +153,29 @@ def test_an_assignment_counts_against_the_share_of_the_leader_that_sent_it():
         assert room.of("mallory") < 3000
         group.leave(leading.member, None)
         assert room.held == 0
+
+    with_group(story)
+
+
+def test_assignments_of_a_member_that_does_not_lead_are_not_kept_while_it_waits():
+    class Sent(dict):
+        pass
+
+    async def story(group, room):
+        leading = await group.join(wish("mallory"))
+        following = asyncio.create_task(group.join(wish("mallory")))
+        await asyncio.sleep(0.01)
+        leading, following = await asyncio.gather(group.join(wish("mallory", leading.member)), following)
+
+        def begin_sync():
+            sent = Sent(unknown=bytes(300_000))
+            return weakref.ref(sent), asyncio.create_task(group.sync(following.member, None, 2, SyncWish(sent)))
+
+        kept, waiting = begin_sync()
+        await asyncio.sleep(0.01)
+        assert (kept(), waiting.done()) == (None, False)
+        assert (await group.sync(leading.member, None, 2, SyncWish({}))).code == codes.NONE
+        assert (await waiting).code == codes.NONE
 
     with_group(story)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -56,7 +56,6 @@ class ConsumerGroup:
 
     def __init__(self, name: str, emptied: Callable[[ConsumerGroup], None], room: Shares) -> None:
         self.name = name
-        self._payer = ""  # of the member that joined first: its share has the partitions of the group
         self.members: dict[str, ConsumerMember] = {}
         self.crew = Crew()
         self._statics: dict[str, str] = {}  # instance -> member
@@ -64,6 +63,8 @@ class ConsumerGroup:
         self._room = room
         self._loop = asyncio.get_running_loop()
         self._topics: dict[str, Found | None] = {}  # of all names that members read
+        self._payers: dict[str, str] = {}  # topic's id -> whose share has its partitions
+        self._charged: Counter[str] = Counter()  # bytes of partitions, by share
         self._changed = False  # the members or what they read, since the last assignment
 
     # --- heartbeats -----------------------------------------------------------------------------------------------
@@ -79,8 +80,8 @@ class ConsumerGroup:
         """
         try:
             member = self._joined(beat, reads or (), find) if beat.epoch == JOIN else self._known(beat)
-            self._hear(member, beat, member.reads if reads is None else reads)
-            self._assign(find)
+            self._hear(member, beat, member.reads if reads is None else reads, find)
+            self._assign(member.said.payer, find)
             self._release(member, beat.owned)
             changed = self._advance(member)
         finally:
@@ -123,12 +124,8 @@ class ConsumerGroup:
         if owner not in (None, beat.member) and self.members[owner].epoch != LEAVE_FOR_NOW:
             raise UnreleasedInstance(f"the instance name {beat.instance!r} is in use by another member; stop it first")
         old = [self.members[one] for one in {owner, beat.member} if one in self.members]
-        topics = (find(name) for name in reads if name not in self._topics)
-        places = sum(topic.partitions for topic in topics if topic is not None)
-        if not self.members:
-            self._payer = beat.payer
         paid = sum(one.size for one in old if one.said.payer == beat.payer)
-        self._check_room(beat.payer, size_of(beat, reads) - paid + places * PLACE_BYTES)
+        self._check_room(beat.payer, size_of(beat, reads) - paid + self._new_places(reads, find))
         if len(self.members) - len(old) >= MOST_MEMBERS:
             raise GroupFull(f"group {self.name!r} has {MOST_MEMBERS} members already")
         for one in old:
@@ -143,13 +140,21 @@ class ConsumerGroup:
 
     def _check_room(self, payer: str, more: int) -> None:
         if not self._room.fits(payer, more):
-            raise GroupFull("the server has no more memory for members of groups of this token or address")
+            raise GroupFull(
+                "the server has no more memory for members of groups of this token or address, and for their "
+                "partitions; stop members, subscribe to fewer topics, or raise --memory"
+            )
 
-    def _hear(self, member: ConsumerMember, beat: Beat, reads: tuple[str, ...]) -> None:
+    def _new_places(self, reads: Iterable[str], find: Find) -> int:
+        """Return the bytes of the partitions of topics that no member reads yet."""
+        topics = [find(name) for name in reads if name not in self._topics]
+        return PLACE_BYTES * sum(topic.partitions for topic in topics if topic is not None)
+
+    def _hear(self, member: ConsumerMember, beat: Beat, reads: tuple[str, ...], find: Find) -> None:
         """Take what a heartbeat has, and restart the member's session."""
         said = member.said.and_then(beat)
         more = size_of(said, reads) - member.size
-        self._check_room(said.payer, more)
+        self._check_room(said.payer, more + self._new_places(reads, find))
         self._room.change(said.payer, more)
         self._changed |= reads != member.reads
         member.said, member.reads = said, reads
@@ -159,14 +164,48 @@ class ConsumerGroup:
 
     # --- assignment -----------------------------------------------------------------------------------------------
 
-    def _assign(self, find: Find) -> None:
-        """Assign again if members, topics or numbers of partitions have changed."""
+    def _assign(self, payer: str, find: Find) -> None:
+        """Assign again if members, topics or numbers of partitions have changed. payer: of the heartbeat."""
         if self._changed:
-            self._topics = dict.fromkeys(name for one in self.members.values() for name in one.reads)
-        topics = {name: find(name) for name in self._topics}
+            self._topics = {name: self._topics.get(name) for one in self.members.values() for name in one.reads}
+        topics = self._afforded(payer, {name: find(name) for name in self._topics})
         if self._changed or topics != self._topics:
             self._topics, self._changed = topics, False
             self._share()
+
+    def _afforded(self, payer: str, topics: dict[str, Found | None]) -> dict[str, Found | None]:
+        """Return topics, as they were before where they have more partitions than a share has room for.
+
+        Raises GroupFull if it is the share of `payer`.
+        """
+        if topics == self._topics:
+            return topics
+        payers, more = self._payers_of(topics), Counter[str]()
+        for name, topic in topics.items():
+            if topic is not None:
+                before = self._topics.get(name)
+                count = topic.partitions - (before.partitions if before is not None and before.id == topic.id else 0)
+                more[payers[topic.id]] += PLACE_BYTES * max(count, 0)
+        self._check_room(payer, more[payer])
+        full = {one for one, size in more.items() if not self._room.fits(one, size)}
+        return {
+            name: self._topics.get(name) if topic is not None and payers[topic.id] in full else topic
+            for name, topic in topics.items()
+        }
+
+    def _payers_of(self, topics: Mapping[str, Found | None]) -> dict[str, str]:
+        """Return whose share has the partitions of topics, by their ids: of the caller that read it first, of those
+        that read it still; of a topic that none reads any more, and that has to be released, as before.
+        """
+        payers = dict(self._payers)
+        readers: dict[str, list[str]] = {}
+        for one in self.members.values():
+            for name in one.reads:
+                if (topic := topics.get(name)) is not None:
+                    readers.setdefault(topic.id, []).append(one.said.payer)
+        return payers | {
+            topic: payers[topic] if payers.get(topic) in those else those[0] for topic, those in readers.items()
+        }
 
     def _share(self) -> None:
         found = {name: topic for name, topic in self._topics.items() if topic is not None}
@@ -180,8 +219,15 @@ class ConsumerGroup:
         self._take(self.crew.shared(enrolled, partitions, ASSIGNORS[self.assignor]))
 
     def _take(self, crew: Crew) -> None:
-        self._room.change(self._payer, (len(crew.owners) - len(self.crew.owners)) * PLACE_BYTES)
-        self.crew = crew
+        """Take who owns which partitions, and count them."""
+        payers, counts = self._payers_of(self._topics), Counter(topic for topic, _ in crew.owners)
+        self.crew, self._payers = crew, {topic: payers[topic] for topic in counts}
+        charges = Counter[str]()
+        for topic, count in counts.items():
+            charges[self._payers[topic]] += PLACE_BYTES * count
+        for payer in charges | self._charged:
+            self._room.change(payer, charges[payer] - self._charged[payer])
+        self._charged = charges
 
     @property
     def assignor(self) -> str:
@@ -197,7 +243,9 @@ class ConsumerGroup:
         """Give what a member has to release to the heirs, once it reads none of it. owned: None: as before."""
         told = self._unreleased(member.id) & member.since.keys()
         if not told or (owned is not None and not owned & told):
-            self._take(self.crew.released(member.id, self.crew.generation))
+            crew = self.crew.released(member.id, self.crew.generation)
+            if crew is not self.crew:
+                self._take(crew)
 
     def _advance(self, member: ConsumerMember) -> bool:
         """Give a member what it may read now; return whether that has changed."""

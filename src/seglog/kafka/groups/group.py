@@ -260,6 +260,7 @@ class Group:
                 self._deadline.cancel()
             for one in self.members.values():
                 one.answer_sync(self._synced(one))
+        del assigned  # only that of a leader is kept, and counted
         return await waiting
 
     def _more_assigned(self, leader: Member, assigned: SyncWish) -> int:

@@ -118,10 +118,16 @@ async def sync_group(call: Call) -> Values:
         return _sync_answer(Synced(codes.INCONSISTENT_GROUP_PROTOCOL))
     if group is None:
         return _sync_answer(Synced(codes.UNKNOWN_MEMBER_ID))
-    assignments = {one["member_id"]: bytes(one["assignment"]) for one in values.pop("assignments")}
-    call.holding.release()  # as above
     who = values["member_id"], values["group_instance_id"], values["generation_id"]
-    return _sync_answer(await group.sync(*who, SyncWish(assignments, kind, protocol)))
+    return _sync_answer(await group.sync(*who, _sync_wish(call)))
+
+
+def _sync_wish(call: Call) -> SyncWish:
+    """Return what a member sends to sync; only the group keeps it while the member waits."""
+    values = call.values
+    assignments = {one["member_id"]: bytes(one["assignment"]) for one in values.pop("assignments")}
+    call.holding.release()
+    return SyncWish(assignments, values["protocol_type"], values["protocol_name"])
 
 
 def _sync_answer(synced: Synced) -> Values:
