@@ -151,9 +151,9 @@ def test_a_caller_with_very_many_producers_loses_its_own_first_and_no_others():
         for number in range(100):
             await append(producers, topic, 0, producer=1000 + number, payer="mallory")
         remembered, partitions = producers.counts()
-        assert (remembered, partitions) == (20, 1)
+        assert (remembered, partitions) == (30, 1)
         known = [one.producer for one in await producers.of((topic.id, 0), topic.partition(0))]
-        assert known == [1, *range(1081, 1100)]
+        assert known == [1, *range(1071, 1100)]
         with pytest.raises(sequences.OutOfOrderSequence):
             await append(producers, topic, 7 + 5, producer=1, payer="victim")
 
@@ -166,7 +166,7 @@ def test_producers_that_were_read_from_a_log_have_a_share_until_they_send_someth
             await append(producers, topic, 0, producer=number)
         later = Producers(producers._workers, 1536 * 40)
         known = [one.producer for one in await later.of((topic.id, 0), topic.partition(0))]
-        assert known == [*range(30, 50)]
+        assert known == [*range(20, 50)]
         await append(later, topic, 1, producer=49, payer="victim")
         for number in range(200, 300):
             await append(later, topic, 0, producer=number, payer="mallory")
@@ -188,9 +188,9 @@ def test_producers_of_a_partition_that_was_truncated_are_counted_no_longer():
 
 
 def test_what_is_forgotten_counts_no_longer():
-    remembered = Remembered(10)
+    remembered = Remembered(6)
     entries = [Entry(PLACE, Who("", number)) for number in range(8)]
-    assert [remembered.use("one", entry) for entry in entries[:6]] == [[]] * 5 + [[entries[0]]]
+    assert [remembered.use("one", entry) for entry in entries[:5]] == [[]] * 4 + [[entries[0]]]
     remembered.use("one", entries[1])  # the newest now
     assert remembered.use("one", entries[6]) == [entries[2]]
     assert remembered.use(FROM_LOG, entries[6]) == []

@@ -17,18 +17,18 @@ def test_a_caller_that_has_nothing_finds_room_whatever_five_others_have_taken(wa
         if caller != "f" and shares.fits(caller, more):
             shares.change(caller, more)
     assert shares.held == sum(map(shares.of, "abcde")) < shares.most
-    assert shares.fits("f", shares.most // 2**6)
+    assert shares.fits("f", shares.most // 2**7)
 
 
-def test_a_caller_gets_half_of_what_the_others_leave_and_room_again_when_they_release_it():
+def test_a_caller_that_is_alone_gets_three_quarters_and_the_next_one_half_of_what_it_leaves():
     shares = Shares(1000)
-    assert shares.fits("one", 500)
-    assert not shares.fits("one", 501)
-    shares.change("one", 500)
+    assert shares.fits("one", 750)
+    assert not shares.fits("one", 751)
+    shares.change("one", 750)
     assert not shares.fits("one", 1)
     assert shares.fits("one", -1)
-    assert shares.fits("two", 250)
-    assert not shares.fits("two", 251)
-    shares.change("one", -500)
+    assert shares.fits("two", 125)
+    assert not shares.fits("two", 126)
+    shares.change("one", -750)
     assert shares.held == shares.of("one") == 0
-    assert shares.fits("two", 500)
+    assert shares.fits("two", 750)

@@ -47,6 +47,7 @@ from seglog.kafka.faults import (
     WrongState,
 )
 from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
+from seglog.server.runtime.shares import ShareFull
 
 NONE = 0
 OFFSET_OUT_OF_RANGE = 1
@@ -55,6 +56,7 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 NOT_LEADER = 6
 REQUEST_TIMED_OUT = 7
 MESSAGE_TOO_LARGE = 10
+COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 INVALID_TOPIC = 17
 NOT_ENOUGH_REPLICAS = 19
@@ -156,6 +158,7 @@ _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits
     (LogReadOnly, POLICY_VIOLATION),
     (LogPoisoned, STORAGE_ERROR),
     (LogClosed, NOT_LEADER),
+    (ShareFull, POLICY_VIOLATION),
     (Busy, REQUEST_TIMED_OUT),
     (InvalidArgument, INVALID_REQUEST),
     (InvalidType, INVALID_REQUEST),
@@ -166,3 +169,9 @@ _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits
 def code_of(error: SeglogError) -> int:
     """Return the code with which an error is answered."""
     return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def coordinator_code_of(error: SeglogError) -> int:
+    """Return the same for a request to a coordinator: clients do not repeat each of them after a timeout."""
+    code = code_of(error)
+    return COORDINATOR_NOT_AVAILABLE if code == REQUEST_TIMED_OUT else code

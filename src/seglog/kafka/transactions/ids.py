@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from seglog.errors import Busy
 from seglog.kafka.faults import NotOwner, UnknownProducer
 from seglog.kafka.producers.registry import new_producer
 from seglog.kafka.transactions.state import State, Transactional
 from seglog.server.rights.access import EVERY
-from seglog.server.runtime.shares import is_fair
+from seglog.server.runtime.shares import ShareFull, is_fair
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
@@ -49,7 +48,7 @@ class Ids:
         return sorted((one for one in self if every or one.owner == caller.name), key=lambda one: one.name)
 
     def claim(self, caller: Caller, payer: str, name: str) -> Transactional:
-        """Return an id, which the caller's token owns from now on if it is new. Raises NotOwner, and Busy for one more.
+        """Return an id, which the caller's token owns from now on if it is new. Raises NotOwner, and ShareFull.
 
         A new one has no epoch yet (-1). payer: whose share a new one counts against.
         """
@@ -66,7 +65,7 @@ class Ids:
         own = sum(one.payer == payer for one in self)
         is_full = own >= self._most_of_token and not caller.may("admin", EVERY)
         if is_full or not is_fair(MOST_IDS, len(self._known), own, 1):
-            raise Busy(f"there are {len(self._known)} transactional ids of at most {MOST_IDS}, {own} of {payer!r}")
+            raise ShareFull(f"there are {len(self._known)} transactional ids of at most {MOST_IDS}, {own} of {payer!r}")
         return Transactional(name, caller.name, new_producer(), -1, 0.0, used_at=self._clock(), payer=payer)
 
     def _expire(self) -> None:

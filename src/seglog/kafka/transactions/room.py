@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import Busy
 from seglog.kafka.faults import LargeTransaction
-from seglog.server.runtime.shares import is_fair
+from seglog.server.runtime.shares import ShareFull, is_fair
 
 if TYPE_CHECKING:
     from seglog.kafka.transactions.state import Transactional
@@ -47,16 +47,22 @@ def check_room(active: Collection[Transactional], one: Transactional, more: int,
     if not (is_fair(most, size, own_size, more) and is_fair(ALL_PARTS, parts, own_parts, 1)):
         raise Busy(
             f"open transactions have {size} bytes of {most} in {parts} parts of {ALL_PARTS}; those of {one.payer!r} "
-            f"have {own_size} in {own_parts}, and may have half of what others leave"
+            f"have {own_size} in {own_parts}, which is their share; end some"
         )
 
 
 def check_offsets(active: Collection[Transactional], one: Transactional, more: int, most: int) -> None:
-    """Raise Busy if offsets of `more` bytes are too many for those that a caller stages in memory. most: of all."""
+    """Raise ShareFull if offsets of `more` bytes are too many for those that a caller stages in memory.
+
+    most: bytes of all callers.
+    """
     journals = [(each.payer, each.journal.offset_bytes) for each in active if each.journal is not None]
     held, own = sum(size for _, size in journals), sum(size for payer, size in journals if payer == one.payer)
     if not is_fair(most, held, own, more):
-        raise Busy(f"open transactions have offsets of {held} bytes of {most}, and those of {one.payer!r} have {own}")
+        raise ShareFull(
+            f"open transactions have offsets of {held} bytes of {most}, and those of {one.payer!r} have {own}: its "
+            "share is full; commit fewer at a time, or with less metadata"
+        )
 
 
 def _held(transactions: Iterable[Transactional]) -> tuple[int, int]:

@@ -23,9 +23,8 @@ from seglog.kafka.transactions.store import Store
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.workers import Workers
 from seglog.topic.broker import transactions_of
-from seglog.topic.groups.records import COMMIT_BYTES
 from seglog.topic.layout.places import Partition
-from seglog.topic.transactions.journal import LETTER_BYTES, Journal
+from seglog.topic.transactions.journal import Journal
 from seglog.topic.transactions.transactions import DIRECTORY
 
 if TYPE_CHECKING:
@@ -116,8 +115,8 @@ class Transactions:
     async def init(self, caller: Caller, payer: str, name: str, timeout_ms: int) -> tuple[int, int]:
         """Return the producer's id and its epoch, which fences all earlier producers of this transactional id.
 
-        payer: whose share a new id counts against. Raises NotOwner, BadTimeout, Completing, and Busy if there are too
-        many ids.
+        payer: whose share a new id counts against. Raises NotOwner, BadTimeout, Completing, and ShareFull if there are
+        too many ids.
         """
         if not 0 < timeout_ms <= MOST_TIMEOUT_MS:
             raise BadTimeout(f"transaction.timeout.ms is {timeout_ms}; it must be 1 to {MOST_TIMEOUT_MS}")
@@ -253,7 +252,7 @@ class Transactions:
             texts = sum(len(text) for _, text in offsets.values())
             self.check_room(one, texts)
             most = self._services.settings.limits.memory_bytes // OFFSETS_PART
-            check_offsets(self._active, one, COMMIT_BYTES * len(offsets) + LETTER_BYTES * texts, most)
+            check_offsets(self._active, one, journal.growth(group, offsets), most)
             await self._workers.run(partial(transactions_of(self._broker).stage_offsets, journal, group, offsets))
 
         await self.within(one, epoch, work)

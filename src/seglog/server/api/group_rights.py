@@ -14,8 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from seglog.errors import Busy, Forbidden, GroupNotFound, SeglogError
+from seglog.errors import Forbidden, GroupNotFound, SeglogError
 from seglog.server.rights.access import EVERY, Caller, Right
+from seglog.server.runtime.shares import ShareFull
 
 if TYPE_CHECKING:
     from seglog.server.services import Services
@@ -76,7 +77,7 @@ def require_visible(call: Asking, group: str, right: Right, absent: SeglogError)
 
 
 def admit(call: Asking, group: str) -> None:
-    """Raise as `require` does, and Busy if the caller would create more groups than one token may have."""
+    """Raise as `require` does, and ShareFull if the caller would create more groups than a token may have."""
     require(call, group)
     services, caller = call.services, call.caller
     if caller.may("admin", EVERY) or services.access.is_owned(group):
@@ -90,10 +91,12 @@ def admit(call: Asking, group: str) -> None:
         if len(made) >= services.settings.limits.groups:
             made.intersection_update(services.broker.groups.names())
         if len(made) >= services.settings.limits.groups:
-            raise Busy(
+            raise ShareFull(
                 f"the token {caller.name!r} has created {len(made)} groups, the limit; delete some, or let the "
                 "token own their names (`groups` in the token file)"
             ) from None
+        for others in services.groups_made.values():  # it counts once, also if it was deleted meanwhile
+            others.discard(group)
         made.add(group)
 
 

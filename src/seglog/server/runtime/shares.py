@@ -1,17 +1,26 @@
 """What a server keeps for its callers beyond a request, so that none of them takes the place of all others.
 
-A caller is a token or, on a server without tokens, the address of a client. No caller gets more than half of what the
-others leave: there is always some left for one that has nothing yet. Event loop only.
+A caller is a token or, on a server without tokens, the address of a client. Three quarters are for all alike, so that
+one who is alone gets them. Of the last quarter only those get more who have less than half of what the others leave:
+there is always some left for one that has nothing yet. Event loop only.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
+from seglog.errors import Busy
+
+FREE_QUARTERS = 3
+
+
+class ShareFull(Busy):
+    """A caller has its share of something that the server keeps; waiting does not help, only to release some of it."""
+
 
 def is_fair(most: int, held: int, own: int, more: int) -> bool:
     """Whether a caller may have `more`. most: for all; held: by all now, of which the caller has `own`."""
-    return more <= 0 or 2 * (own + more) <= most - (held - own)
+    return more <= 0 or 4 * (held + more) <= FREE_QUARTERS * most or 2 * (own + more) <= most - (held - own)
 
 
 class Shares:

@@ -22,7 +22,7 @@ from seglog.topic.layout.places import Partition
 from seglog.topic.transactions.frames import FORMAT, HEAD, Frame, Kind, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import pyarrow as pa
 
@@ -250,10 +250,16 @@ class Journal:
         """Keep the latest offset of each partition of a group."""
         found = self.offsets.setdefault(staged.group, Offsets(staged.group, {}, {}))
         before = len(found.offsets)
-        self.offset_bytes += sum(COMMIT_BYTES + LETTER_BYTES * len(text) for _, text in staged.offsets.values())
+        self.offset_bytes += self.growth(staged.group, staged.offsets)
         found.offsets.update(staged.offsets)
         found.logs.update(staged.logs)
         self.parts += len(found.offsets) - before
+
+    def growth(self, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> int:
+        """Return about how many bytes more the offsets would take in memory with these, which replace earlier ones."""
+        known = self.offsets[group].offsets if group in self.offsets else {}
+        replaced = [known[place] for place in offsets.keys() & known.keys()]
+        return _bytes_of(offsets.values()) - _bytes_of(replaced)
 
     def _append(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -360,6 +366,10 @@ def is_decided_after(file: File, start: int) -> bool:
             return True
         at = data.find(DECISION_BEGINS, at + 1)
     return False
+
+
+def _bytes_of(offsets: Collection[tuple[int, str]]) -> int:
+    return sum(COMMIT_BYTES + LETTER_BYTES * len(text) for _, text in offsets)
 
 
 def _is_keyless(records: pa.RecordBatch) -> bool:
