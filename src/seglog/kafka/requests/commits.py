@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from seglog.config import MAX_OFFSET
-from seglog.errors import Busy, GroupConflict, SeglogError
+from seglog.errors import GroupConflict, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values, by_topic
 from seglog.kafka.requests.epochs import shown_epoch
@@ -88,10 +88,8 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
             await call.services.groups.run(commit)
     except GroupConflict:
         return dict.fromkeys(found, codes.INCONSISTENT_GROUP_PROTOCOL)
-    except Busy:
-        return dict.fromkeys(found, codes.POLICY_VIOLATION)
     except SeglogError as error:
-        return {place: code or codes.code_of(error) for place, code in found.items()}
+        return {place: code or codes.coordinator_code_of(error) for place, code in found.items()}
     return found
 
 
@@ -102,7 +100,7 @@ async def invalid_commit(call: Call, topic: str, one: Values, text: str) -> int:
     try:
         await call.log(topic, one["partition_index"], "read")
     except SeglogError as error:
-        return codes.code_of(error)
+        return codes.coordinator_code_of(error)
     return codes.NONE if 0 <= one["committed_offset"] <= MAX_OFFSET else codes.OFFSET_OUT_OF_RANGE
 
 
@@ -123,6 +121,8 @@ async def _committed(call: Call, asked: Values) -> Values:
     groups, members = call.services.broker.groups, call.parts.coordinator.find_consumers(name)
     if not code and members is not None:
         code = members.check_fetch(asked["member_id"], asked["member_epoch"])
+    if code == codes.COORDINATOR_NOT_AVAILABLE:  # after this one clients do not repeat an OffsetFetch
+        code = codes.COORDINATOR_LOAD_IN_PROGRESS
     found = {} if code else await call.services.groups.run(lambda: groups.commits(name))
     if code == codes.GROUP_ID_NOT_FOUND:  # hidden: answered like a group that does not exist, which has no commits
         code = codes.NONE

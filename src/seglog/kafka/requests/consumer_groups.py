@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seglog.errors import Busy, GroupConflict, InvalidArgument, SeglogError, UnknownMember
+from seglog.errors import GroupConflict, InvalidArgument, SeglogError, UnknownMember
 from seglog.kafka import codes
 from seglog.kafka.faults import BadRegex, UnsupportedAssignor
 from seglog.kafka.groups.consumer_group import ASSIGNORS, ConsumerGroup, Found
@@ -38,7 +38,7 @@ async def consumer_group_heartbeat(call: Call) -> Values:
     beat = _beat(call)
     code = await admitted(call, call.values["group_id"]) if beat.epoch == JOIN else codes.NONE
     if code:
-        return {"error_code": codes.COORDINATOR_NOT_AVAILABLE if code == codes.REQUEST_TIMED_OUT else code}
+        return {"error_code": code}
     try:
         _check(beat)
         if beat.epoch in (LEAVE, LEAVE_FOR_NOW):
@@ -46,10 +46,8 @@ async def consumer_group_heartbeat(call: Call) -> Values:
         return _answer(await _stay(call, beat))
     except GroupConflict as error:
         return {"error_code": codes.GROUP_ID_NOT_FOUND, "error_message": str(error)}
-    except Busy as error:  # clients repeat the heartbeat after this one
-        return {"error_code": codes.COORDINATOR_NOT_AVAILABLE, "error_message": str(error)}
     except SeglogError as error:
-        return {"error_code": codes.code_of(error), "error_message": str(error)}
+        return {"error_code": codes.coordinator_code_of(error), "error_message": str(error)}
 
 
 def _beat(call: Call) -> Beat:

@@ -39,7 +39,7 @@ async def offset_delete(call: Call) -> Values:
     except GroupConflict:
         return {"error_code": codes.NON_EMPTY_GROUP, "topics": []}
     except SeglogError as error:
-        return {"error_code": codes.code_of(error), "topics": []}
+        return {"error_code": codes.coordinator_code_of(error), "topics": []}
     return {"error_code": codes.NONE, **commit_answer(call.values["topics"], found)}
 
 
@@ -47,7 +47,7 @@ async def _refusal(call: Call, topic: str, partition: int, read_now: frozenset[s
     try:
         await call.log(topic, partition, "read")
     except SeglogError as error:
-        return codes.code_of(error)
+        return codes.coordinator_code_of(error)
     return codes.GROUP_SUBSCRIBED_TO_TOPIC if topic in read_now else codes.NONE
 
 

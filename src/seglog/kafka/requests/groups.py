@@ -58,7 +58,7 @@ async def admitted(call: Call, name: str, *, creates: bool = True) -> int:
     except Forbidden:
         return codes.GROUP_AUTHORIZATION_FAILED
     except SeglogError as error:
-        return codes.code_of(error)
+        return codes.coordinator_code_of(error)
     return codes.NONE
 
 
@@ -89,7 +89,7 @@ async def join_group(call: Call) -> Values:
     try:
         joined = await call.parts.coordinator.join(values["group_id"], wish)
     except SeglogError as error:
-        return _join_answer(call, Joined(codes.code_of(error), wish.member))
+        return _join_answer(call, Joined(codes.coordinator_code_of(error), wish.member))
     await call.room(sum(ENTRY_BYTES + len(metadata) for _, _, metadata in joined.members))
     return _join_answer(call, joined)
 
@@ -171,7 +171,7 @@ def _leave(call: Call, who: Values) -> int:
             consumers.leave(who["member_id"], who["group_instance_id"])
             return codes.NONE
     except SeglogError as error:
-        return codes.code_of(error)
+        return codes.coordinator_code_of(error)
     return codes.UNKNOWN_MEMBER_ID
 
 
@@ -317,5 +317,5 @@ async def _delete(call: Call, name: str) -> int:
     except Forbidden:
         return codes.GROUP_AUTHORIZATION_FAILED
     except SeglogError as error:
-        return codes.code_of(error)
+        return codes.coordinator_code_of(error)
     return codes.NONE

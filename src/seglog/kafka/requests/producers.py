@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from seglog.errors import Busy, SeglogError
+from seglog.errors import SeglogError
 from seglog.kafka import codes
 from seglog.kafka.producers.registry import KnownProducer, new_producer
 from seglog.kafka.producers.remembered import Place
@@ -28,10 +28,8 @@ async def init_producer_id(call: Call) -> Values:
         return _refused(codes.INVALID_REQUEST)
     try:
         found = await call.parts.transactions.init(call.caller, call.payer, name, call.values["transaction_timeout_ms"])
-    except Busy:
-        return _refused(codes.POLICY_VIOLATION)
     except SeglogError as error:
-        return _refused(codes.code_of(error))
+        return _refused(codes.coordinator_code_of(error))
     return {"producer_id": found[0], "producer_epoch": found[1]}
 
 

@@ -28,7 +28,7 @@ FENCED_SINCE = 2
 def _code(call: Call, error: SeglogError) -> int:
     if isinstance(error, Fenced) and call.version >= FENCED_SINCE:
         return codes.PRODUCER_FENCED
-    return codes.code_of(error)
+    return codes.coordinator_code_of(error)
 
 
 def _find(call: Call) -> Transactional:
@@ -67,7 +67,7 @@ async def _refusal(call: Call, place: Partition) -> int:
     try:
         await call.log(*place, "write")
     except SeglogError as error:
-        return codes.code_of(error)
+        return codes.coordinator_code_of(error)
     return codes.NONE
 
 
@@ -104,12 +104,12 @@ async def txn_offset_commit(call: Call) -> Values:
     except Fenced:
         found = dict.fromkeys(found, codes.INVALID_PRODUCER_EPOCH)
     except SeglogError as error:
-        found = {place: code or codes.code_of(error) for place, code in found.items()}
+        found = {place: code or codes.coordinator_code_of(error) for place, code in found.items()}
     return commit_answer(values["topics"], found)
 
 
 def _check_kept(call: Call, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
-    """Raise Busy if offsets would take too much when the transaction commits them."""
+    """Raise ShareFull if offsets would take too much when the transaction commits them."""
     notes = {place: Note(text) for place, (_, text) in offsets.items()}
     call.services.broker.groups.check_staged(group, notes, group_rights.keeps(call))
 
