@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog import Mirror
-from seglog.replication import wire
+from seglog.replication import sameness, wire
 from seglog.replication.sameness import digests_before
 from seglog.replication.source import fetch_from
 from tests.replication.conftest import KEYED, SMALL, fill
@@ -106,6 +106,57 @@ def test_a_server_that_was_put_back_is_refused_while_its_copy_runs(
                 mirror.step()
     with seglog.open(target / "orders" / "0", mode="r") as copy:
         assert [record.value for record in copy.scan()] == [b"kept", b"old 1", b"old 2"]
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offset from which records are read each time to be compared, in this process."""
+    found: list[int] = []
+    read = sameness._digests
+
+    def looked(view: Any, start: int, stop: int) -> sameness.Digests:
+        found.append(start)
+        return read(view, start, stop)
+
+    monkeypatch.setattr(sameness, "_digests", looked)
+    return found
+
+
+def test_a_copy_that_has_everything_reads_no_records_again_and_again(
+    serve: Callable[..., Served], source: Path, target: Path, looks: list[int]
+) -> None:
+    leader = serve()
+    with seglog.Client(leader.url) as client, Mirror(leader.url, target) as mirror:
+        topic = client.create_topic("orders")
+        topic.append(b"v" * 100_000)
+        mirror.step()
+        mirror.step()
+        looks.clear()
+        for _ in range(3):
+            mirror.step()
+        assert looks == []
+        topic.append(b"more")
+        mirror.step()
+        mirror.step()
+        assert looks == [0]
+    with seglog.open(source) as log, Mirror(source, target.with_name("other")) as mirror:
+        fill(log, 10)
+        mirror.step()
+        mirror.step()
+        looks.clear()
+        for _ in range(3):
+            mirror.step()
+        assert looks == []
+
+
+def test_a_server_reads_records_once_for_all_copies_that_have_everything(source: Path, looks: list[int]) -> None:
+    with seglog.open(source) as log:
+        fill(log, 10)
+        answers = [fetch_from(log.view(), 10, 1000) for _ in range(3)]
+        assert [one.before for one in answers] == [answers[0].before] * 3
+        assert (len(answers[0].before), looks) == (4, [6])
+        fill(log, 1)
+        assert sorted(fetch_from(log.view(), 11, 1000).before) == [7, 8, 9, 10]
 
 
 def test_compaction_of_either_side_is_no_difference(source: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,11 +22,12 @@ from seglog.log.copied import CopyWriter
 from seglog.log.log import Log
 from seglog.log.opening import Home, Seed, open_copy
 from seglog.replication.lineage import Lineage, continue_at, history_of, put_back, shared_offset
-from seglog.replication.sameness import first_difference
+from seglog.replication.sameness import Digests, first_difference
 from seglog.replication.source import Held
 from seglog.storage import Storage
 
 if TYPE_CHECKING:
+    from seglog.log.view import View
     from seglog.replication.source import Fetched, LogSource
 
 ROUND_BYTES = 64 * 1024 * 1024  # copied between two syncs
@@ -86,6 +88,7 @@ class LogMirror:
         self._left = (0, 0)
         self._ahead: Fetched | None = None
         self._held: Held | None = None  # what is known to be on the copy's disk
+        self._same: tuple[weakref.ref[View], Digests] | None = None  # what was compared last, without a difference
         first = source.fetch(None)
         seed = Seed(
             log_id=first.lineage.log_id,
@@ -248,8 +251,13 @@ class LogMirror:
         Raises:
             CopyDiverged: If a record differs, unless the copy may start over.
         """
-        offset = first_difference(self._writer.log.view(), fetched.before)
+        view = self._writer.log.view()
+        state = weakref.ref(view), fetched.before
+        if state == self._same:
+            return False
+        offset = first_difference(view, fetched.before)
         if offset is None:
+            self._same = state
             return False
         if self._restart:
             return self._start_over(fetched.lineage)

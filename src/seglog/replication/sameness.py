@@ -8,6 +8,7 @@ So a source sends with its records the digests of a few records before them, and
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from seglog.errors import CorruptLog, CorruptRecord, SnapshotExpired
 from seglog.format.codec import NATIVE, NULL, encode_headers
@@ -22,10 +23,19 @@ KEPT_BYTES = 64 * 1024  # of a value that is longer than a scan reads at once
 
 Digests = dict[int, int]
 """offset -> digest of the record there."""
+_LAST: WeakKeyDictionary[View, tuple[int, Digests]] = WeakKeyDictionary()
+"""The last answer of `digests_before` for a view, whose records do not change: idle copies ask again and again."""
 
 
 def digests_before(view: View, offset: int) -> Digests:
     """Return the digests of up to 4 of the last records before `offset`, more if gaps precede it; none if damaged."""
+    known = _LAST.get(view)
+    if known is None or known[0] != offset:
+        known = _LAST[view] = offset, _digests_before(view, offset)
+    return known[1]
+
+
+def _digests_before(view: View, offset: int) -> Digests:
     for reach in REACHES:
         start = max(view.lowest_offset, offset - reach)
         found = _digests(view, start, offset)

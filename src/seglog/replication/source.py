@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -113,7 +112,6 @@ class LocalSource:
         self._log = open_log(place, mode="r", clock=clock)
         self.name = self._log.path
         self._reported: Held | None = None
-        self._compared: tuple[weakref.ref[View], int | None] | None = None  # of the last answer
 
     def fetch(self, offset: int | None, most: int = FETCH_BYTES, held: Held | None = None) -> Fetched:
         """Return history and records; see LogSource.fetch."""
@@ -121,10 +119,7 @@ class LocalSource:
             with suppress(OffsetOutOfRange):  # it was cut just now: the copy follows, and reports again
                 note_copy(self._log, held, durable=False)
             self._reported = held
-        view = self._log.view()
-        state = (weakref.ref(view), offset)
-        is_idle, self._compared = state == self._compared, state
-        return fetch_from(view, offset, most, is_idle=is_idle)
+        return fetch_from(self._log.view(), offset, most)
 
     def pin(self, held: Held) -> None:
         """Store the position of a copy; see LogSource.pin."""
@@ -151,13 +146,11 @@ def fetch_from(
     *,
     skip: int | None = None,
     stop: int | None = None,
-    is_idle: bool = False,
 ) -> Fetched:
     """Return the history of a log and records from `offset` on, of one view.
 
     stop: the first offset not to return; complete then means: all records before it. None: the log's end.
     skip: bytes of the first record to omit; then, and with 0, that record may be incomplete. None: it is complete.
-    is_idle: omit the digests unless there are records.
     """
     lineage = Lineage.of(view)
     records: list[EncodedRecords] = []
@@ -168,7 +161,7 @@ def fetch_from(
         counted = view.records_from(offset)
         compacted = any(not entry.dense and (entry.next_offset or 0) > offset for entry in view.manifest.segments)
         left = bytes_from(view, offset)
-        if not skip and not (is_idle and not records):
+        if not skip:
             before = digests_before(view, offset)
     return Fetched(
         lineage,
