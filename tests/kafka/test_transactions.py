@@ -350,9 +350,9 @@ def test_transactions_hold_bounded_bytes(tmp_path, name):
         assert one.send(name, 0, [bytes(150_000)])[0] == OK
         assert one.send(name, 1, [bytes(260_000)])[0] == 44  # more than half
         assert other.send(name, 0, [bytes(150_000)])[0] == OK
-        assert third.send(name, 0, [bytes(110_000)])[0] == 7  # another time
+        assert third.send(name, 0, [bytes(310_000)])[0] == 7  # another time
         assert one.end() == OK
-        assert third.send(name, 0, [bytes(110_000)])[0] == OK
+        assert third.send(name, 0, [bytes(310_000)])[0] == OK
         assert Confluent(kafka.address).consume(name, 2)[1].value == bytes(150_000)
     finally:
         kafka.stop()
