@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pyarrow import feather
 
 import seglog
 from seglog.cli import file_batches
+from seglog.format import lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -321,7 +323,7 @@ def test_an_endless_line_is_refused_before_all_of_it_is_read(
 
     kind = {"jsonl": "json"}.get(suffix, suffix)
     file = io.BufferedReader(Endless())
-    with pytest.raises(seglog.InvalidArgument, match=r"line 1 has more than 67108864 bytes|no header line"):
+    with pytest.raises(seglog.InvalidArgument, match=r"line 1 has more than 268435456 bytes|no header line"):
         source = file_batches.open_source(file, kind, file_batches.Columns(), delimiter=b"\n", key_separator=None)
         list(source.batches)
 
@@ -331,9 +333,36 @@ def test_a_line_may_have_as_many_bytes_as_an_option_allows(cli: Callable[..., An
     file.write_bytes(gzip.compress(b"a\n" + b"b" * 3_000_000 + b"\n" + b"c" * 3_000_000))
     told = cli("import", tmp_path / "no", file, "--line-bytes", "1MiB")
     assert told.code != 0
-    assert "line 2 has more than 1048576 bytes" in told.err
-    assert "--line-bytes" in told.err
+    assert "line 2 has 3000000 bytes, and 1048576 are read; check" in told.err
+    assert "--line-bytes to that number" in told.err
+    assert cli("import", tmp_path / "exact", file, "--line-bytes", "3000000").text.startswith("imported 3 records")
     assert cli("import", tmp_path / "log", file).text.startswith("imported 3 records")
+
+
+def test_the_error_for_a_long_line_of_an_export_names_the_size_with_which_it_can_be_imported(
+    cli: Callable[..., Any], tmp_path: Any, monkeypatch: Any
+) -> None:
+    value = bytes(range(256)) * 16 * 1024  # 4 MiB, not text: base64
+    with seglog.open(tmp_path / "log") as log:
+        log.append(b"before")
+        log.append(value, key=b"k")
+        log.append(b"after")
+    file = tmp_path / "x.ndjson"
+    assert cli("export", tmp_path / "log", file).code == 0
+    monkeypatch.setattr(file_batches, "LINE_BYTES", 2 * 1024 * 1024)
+    told = cli("import", tmp_path / "copy", file)
+    needed = re.search(r"line 2 has (\d+) bytes", told.err)
+    assert needed is not None
+    assert cli("import", tmp_path / "copy", file, "--line-bytes", needed[1]).code == 0
+    with seglog.open(tmp_path / "copy") as copy:
+        assert [record.value for record in copy.scan()] == [b"before", value, b"after"]
+
+
+@pytest.mark.parametrize(("delimiter", "size"), [(b"\n", 3_000_000), (b"<end>", 2**20 + 4), (b"<end>", 2 * 2**20 - 2)])
+def test_the_size_of_a_long_line_is_counted_whatever_ends_it(delimiter: bytes, size: int) -> None:
+    stream = io.BytesIO(b"short" + delimiter + b"x" * size + delimiter + b"rest")
+    with pytest.raises(seglog.InvalidArgument, match=f"line 2 has {size} bytes"):
+        list(lines.split(stream, delimiter, 2**19))
 
 
 @pytest.mark.proof

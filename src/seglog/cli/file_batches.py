@@ -112,7 +112,7 @@ def _lines(file: BinaryIO, delimiter: bytes, most: int) -> Iterator[bytes]:
         yield from split(file, delimiter, most)
     except InvalidArgument as error:
         raise InvalidArgument(
-            f"{error}, the most that is read; check the input and --format, or raise --line-bytes"
+            f"{error}, and {most} are read; check the input and --format, or raise --line-bytes to that number"
         ) from None
 
 

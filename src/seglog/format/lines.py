@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from seglog.errors import InvalidArgument, InvalidType
@@ -19,6 +19,7 @@ from seglog.record import Headers, Record, checked_timestamp
 
 NAMES_SHOWN, NAME_CHARACTERS = 5, 80  # of unknown fields, in an error
 CHUNK_BYTES = 1024 * 1024
+COUNTED = 4  # times as many bytes as a piece may have are counted, to report how many a longer one has
 _FIELDS = {"offset", "timestamp", "key", "value", "headers"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -132,7 +133,7 @@ def split(stream: BinaryIO, delimiter: bytes, most: int | None = None) -> Iterat
     """Yield the pieces between delimiters; the last one needs no delimiter, and is omitted if empty.
 
     Holds one piece at a time, and yields it as soon as it is complete. most: bytes that a piece may have. Raises
-    InvalidArgument, with the number of the piece, as soon as one has more.
+    InvalidArgument, with the number of the piece and how many bytes it has, if one has more.
     """
     read = getattr(stream, "read1", stream.read)
     held, count = bytearray(), 0
@@ -144,6 +145,25 @@ def split(stream: BinaryIO, delimiter: bytes, most: int | None = None) -> Iterat
             yield from pieces
             held, count = bytearray(rest), count + len(pieces)
         if most is not None and len(held) > most:
-            raise InvalidArgument(f"line {count + 1} has more than {most} bytes")
+            size = _length(read, held, delimiter, COUNTED * most)
+            raise InvalidArgument(
+                f"line {count + 1} has {f'more than {COUNTED * most}' if size is None else size} bytes"
+            )
     if held:
         yield bytes(held)
+
+
+def _length(read: Callable[[int], bytes], begun: bytearray, delimiter: bytes, most: int) -> int | None:
+    """Return how many bytes a piece has that has begun, without holding it; None if they are more than `most`."""
+    size, overlap = len(begun), len(delimiter) - 1
+    end = bytes(begun[size - overlap :])  # a delimiter may cross two chunks
+    while size <= most:
+        chunk = read(CHUNK_BYTES)
+        if not chunk:
+            return size
+        looked = end + chunk
+        at = looked.find(delimiter)
+        if at >= 0:
+            return size - overlap + at
+        size, end = size + len(chunk), looked[len(looked) - overlap :]
+    return None
