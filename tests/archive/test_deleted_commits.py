@@ -8,6 +8,7 @@ import pytest
 
 import seglog
 from seglog.archive.newer import newer_objects
+from seglog.archive.restore import _signs_of_later
 from seglog.archive.storage import ArchiveStorage
 from seglog.archive.urls import object_store
 from seglog.cli import main
@@ -63,6 +64,18 @@ def test_a_restore_warns_that_the_newest_commit_was_deleted(
     (newer,) = newer_objects(ArchiveStorage(object_store(url), follow=False)).values()
     assert newer.offset >= known
     assert newer.offset <= sum(rounds)
+
+
+def test_a_restore_beside_an_archiver_that_works_does_not_warn_of_its_objects(tmp_path: Path) -> None:
+    url = archive(tmp_path / "src", tmp_path / "bucket", 10)
+    begun = ArchiveStorage(object_store(url), follow=False)
+    archive(tmp_path / "src", tmp_path / "bucket", 200)
+    assert newer_objects(begun)
+    assert _signs_of_later(begun) == ()
+    for commit in (tmp_path / "bucket" / "commits").iterdir():
+        if int(commit.stem) > begun.commit.number:
+            commit.unlink()
+    assert "or is running now" in _signs_of_later(begun)[0]
 
 
 def test_a_restore_warns_of_a_gap_between_commits(tmp_path: Path) -> None:

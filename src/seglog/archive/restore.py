@@ -19,6 +19,7 @@ from typing import TypeVar
 from xxhash import xxh64_hexdigest
 
 from seglog.archive.commit import ArchivedLog
+from seglog.archive.history import newest
 from seglog.archive.lineage import FILE_NAME as LINEAGE
 from seglog.archive.lineage import Lineage
 from seglog.archive.newer import missing_commits, newer_objects
@@ -147,13 +148,18 @@ def _signs_of_later(source: ArchiveStorage) -> tuple[str, ...]:
     missing = [
         f"commit {number} is missing, and seglog deletes none but the oldest" for number in missing_commits(source)
     ]
-    newer = [
-        f"{name or 'the log'}: the archive holds {found.objects} newer objects that no commit names, of records up to "
-        f"offset {found.offset} at least; the commit ends at {source.commit.logs[name].next_offset}. A later commit "
-        "was deleted, or a round of the archiver was interrupted"
-        for name, found in newer_objects(source).items()
-    ]
-    return (*missing, *newer)
+    newer = newer_objects(source)
+    if newer and newest(source.store, source.commit.number) is not None:  # it has them: its writer works beside this
+        newer = {}
+    return (
+        *missing,
+        *(
+            f"{name or 'the log'}: the archive holds {found.objects} newer objects that no commit names, of records up "
+            f"to offset {found.offset} at least; the commit ends at {source.commit.logs[name].next_offset}. A later "
+            "commit was deleted, or a round of the archiver was interrupted or is running now"
+            for name, found in newer.items()
+        ),
+    )
 
 
 def _size(source: ArchiveStorage, name: str) -> int:
