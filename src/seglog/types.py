@@ -58,8 +58,9 @@ if TYPE_CHECKING:
     from seglog.storage.local_file import LocalFile
     from seglog.storage.memory import MemoryFile, MemoryLock
     from seglog.topic.cleaning.state import Event, LogState
+    from seglog.topic.groups.bounds import Admits
     from seglog.topic.groups.consumer import Consumer, TopicBatch
-    from seglog.topic.groups.groups import Admits, Groups
+    from seglog.topic.groups.groups import Groups
     from seglog.topic.groups.position import Start
     from seglog.topic.groups.state import GroupState, Membership, MemberState
     from seglog.topic.idempotency.memory import OnceWindow

@@ -10,8 +10,7 @@ import pytest
 from seglog import Broker, UnknownMember
 from seglog import clock as clocks
 from seglog.clock import system_clock, ticks, ticks_for
-from seglog.topic.groups import Groups
-from seglog.topic.groups import groups as coordinator
+from seglog.topic.groups import Groups, bounds
 from tests.conftest import ManualClock
 
 if TYPE_CHECKING:
@@ -61,12 +60,12 @@ def test_an_empty_group_is_kept_for_ten_minutes_that_have_passed(
     groups: Groups, clock: ManualClock, passing: ManualClock, step: int
 ) -> None:
     groups.leave("g", groups.join("g", ["orders"]).member)
-    passing.advance(coordinator.SWEEP_SECONDS + 1)
+    passing.advance(bounds.SWEEP_SECONDS + 1)
     assert groups.names() == ["g"]
     clock.advance(step)
-    passing.advance(coordinator.SWEEP_SECONDS + 1)
+    passing.advance(bounds.SWEEP_SECONDS + 1)
     assert groups.names() == ["g"]
-    passing.advance(coordinator.EMPTY_SECONDS)
+    passing.advance(bounds.EMPTY_SECONDS)
     assert groups.names() == []
 
 

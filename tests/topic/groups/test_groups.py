@@ -18,6 +18,7 @@ from seglog.errors import (
     TopicNotFound,
     UnknownMember,
 )
+from seglog.topic.groups import bounds
 from seglog.topic.groups import groups as coordinator
 
 ALL = tuple(("orders", number) for number in range(4))
@@ -289,9 +290,9 @@ def test_a_group_without_members_and_commits_is_forgotten_in_time(groups, hall, 
     groups.commit("committed", {"orders": {0: 5}}, member="a")
     groups.leave("left", "a")
     assert groups.names() == ["committed", "left", "silent"]
-    clock.advance(coordinator.SWEEP_SECONDS + 1)
+    clock.advance(bounds.SWEEP_SECONDS + 1)
     assert groups.names() == ["committed", "left", "silent"]  # empty from now on
-    clock.advance(coordinator.EMPTY_SECONDS + 1)
+    clock.advance(bounds.EMPTY_SECONDS + 1)
     assert groups.names() == ["committed"]
     with pytest.raises(GroupNotFound):
         groups.describe("silent")
@@ -300,7 +301,7 @@ def test_a_group_without_members_and_commits_is_forgotten_in_time(groups, hall, 
 
 
 def test_there_are_so_many_groups_and_empty_ones_make_way_for_new_ones(groups, monkeypatch):
-    monkeypatch.setattr(coordinator, "MAX_GROUPS", 3)
+    monkeypatch.setattr(bounds, "MAX_GROUPS", 3)
     for group in ("a", "b", "c"):
         groups.join(group, ["orders"], member="m")
     for refused in (lambda: groups.join("d", ["orders"]), lambda: groups.commit("d", {"orders": {0: 1}})):

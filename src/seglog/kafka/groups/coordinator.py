@@ -14,7 +14,7 @@ from seglog.kafka.groups.member import Joined, Wish
 from seglog.server.runtime.shares import Shares
 from seglog.server.runtime.workers import Workers
 from seglog.topic.groups import Groups
-from seglog.topic.groups.groups import MAX_GROUPS
+from seglog.topic.groups.bounds import MAX_GROUPS
 
 AnyGroup = TypeVar("AnyGroup", Group, ConsumerGroup)
 KIND = "a Kafka client"

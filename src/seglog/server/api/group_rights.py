@@ -21,7 +21,7 @@ from seglog.server.runtime.shares import ShareFull
 if TYPE_CHECKING:
     from seglog.server.services import Services
     from seglog.topic.groups import GroupState
-    from seglog.topic.groups.groups import Admits
+    from seglog.topic.groups.bounds import Admits
 
 
 class Asking(Protocol):

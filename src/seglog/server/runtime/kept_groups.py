@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from seglog.server.runtime.shares import ShareFull, is_fair
-from seglog.topic.groups.groups import MAX_GROUPS
+from seglog.topic.groups.bounds import MAX_GROUPS
 
 GROWTH_PART = 8
 """The part of the limit (1/8) that groups may grow by in any case, all together, until the server starts again."""

@@ -27,6 +27,7 @@ from seglog.log.follower import LogFollower
 from seglog.log.log import Log
 from seglog.record import checked_offset, checked_text
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
+from seglog.topic.groups.bounds import MAX_GROUPS, MAX_MEMBERS, Admits, Bounds
 from seglog.topic.groups.offsets import Offsets
 from seglog.topic.groups.records import Entry, GroupRecord, Note, OffsetRecord
 from seglog.topic.groups.registry import Book
@@ -35,19 +36,6 @@ from seglog.topic.layout.names import checked_group, checked_name
 from seglog.topic.layout.places import Partition
 from seglog.topic.positions import Positions, nested
 from seglog.uncopied import Uncopied
-
-MAX_MEMBERS = 1000
-"""The most members of one group: more than partitions are useless, and each change writes all of them."""
-MAX_GROUPS = 10_000
-"""The most groups with members, and with committed offsets, of one broker: all are kept in memory."""
-EMPTY_SECONDS = 600.0
-"""When a group without members and committed offsets is deleted; earlier if there are MAX_GROUPS."""
-SWEEP_SECONDS = 60.0
-Admits = Callable[[str, int, Mapping[str, int], int], None]
-"""Called before a group takes more bytes: its name, how many more, the bytes of each group, and of all.
-
-Raises to refuse that. The groups are locked meanwhile.
-"""
 
 
 class Groups(Inheritable, Uncopied):
@@ -84,9 +72,8 @@ class Groups(Inheritable, Uncopied):
         self._watch_forks()
         self._book = Book(log)
         self._sessions = Sessions()
-        self._empty_since: dict[str, int] = {}
         self._held: dict[str, str] = {}
-        self._swept_at = self._ticks() - round(SWEEP_SECONDS * 1_000_000)
+        self._bounds = Bounds(self._book, self._ticks)
         if not self._reads_only:
             self._begin_sessions()
 
@@ -137,7 +124,7 @@ class Groups(Inheritable, Uncopied):
             self._partitions(topic)
         with self._lock:
             self._refuse_held(group)
-            self._admit(group)
+            self._bounds.admit(group, self._present)
             crew = self._present(group)
             if member not in crew.members and len(crew.members) >= MAX_MEMBERS:
                 raise GroupConflict(f"group {group!r} has the most members already, {MAX_MEMBERS}; none was added")
@@ -281,7 +268,7 @@ class Groups(Inheritable, Uncopied):
             if not holds:
                 self._refuse_held(group)
             self._check_committer(group, member, named)
-            self._admit(group)
+            self._bounds.admit(group, self._present)
             for partition, offset in named.items():
                 self._offsets.check(partition, offset, after_end=after_end)
             given = notes or {}
@@ -368,33 +355,6 @@ class Groups(Inheritable, Uncopied):
                     "nothing was committed, and its owner continues from the last commit"
                 )
 
-    # --- bounds ---------------------------------------------------------------------------------------------------
-
-    def _admit(self, group: str) -> None:
-        """Delete empty groups from time to time. Raises GroupConflict if a new group would be one too many."""
-        book, now = self._book, self._ticks()
-        if not 0 <= now - self._swept_at < SWEEP_SECONDS * 1_000_000:
-            self._sweep(now, EMPTY_SECONDS)
-        if group in book.crews or group in book.offsets or max(len(book.crews), len(book.offsets)) < MAX_GROUPS:
-            return
-        self._sweep(now, 0.0)
-        if max(len(book.crews), len(book.offsets)) >= MAX_GROUPS:
-            raise GroupConflict(
-                f"there are {MAX_GROUPS} consumer groups already, so {group!r} was not created; delete unused groups"
-            )
-
-    def _sweep(self, now: int, seconds: float) -> None:
-        """Delete the groups that had neither members nor committed offsets for `seconds`."""
-        self._swept_at = now
-        empty = [
-            one for one in list(self._book.crews) if not self._book.offsets.get(one) and not self._present(one).members
-        ]
-        self._empty_since = {one: min(self._empty_since.get(one, now), now) for one in empty}
-        gone = [one for one, since in self._empty_since.items() if now - since >= seconds * 1_000_000]
-        self._book.append([GroupRecord(one, None) for one in gone])
-        for one in gone:
-            del self._empty_since[one]
-
     # --- for operators --------------------------------------------------------------------------------------------
 
     def topics(self, group: str) -> set[str]:
@@ -407,8 +367,8 @@ class Groups(Inheritable, Uncopied):
     def names(self) -> list[str]:
         """Return the names of all groups that have members or committed offsets, or recently had members, sorted."""
         with self._lock:
-            if not self._reads_only and not 0 <= self._ticks() - self._swept_at < SWEEP_SECONDS * 1_000_000:
-                self._sweep(self._ticks(), EMPTY_SECONDS)
+            if not self._reads_only:
+                self._bounds.sweep_if_due(self._present)
             return sorted(self._book.crews.keys() | self._book.offsets.keys())
 
     def has_members(self, group: str) -> bool:
