@@ -83,11 +83,11 @@ def test_what_members_hold_is_counted_until_they_are_gone() -> None:
         assert 1000 < room.held < 3000
         await group.sync(one, None, group.generation, SyncWish({one: bytes(500_000)}))
         assert 501_000 < room.held < 503_000
-        again = await group.join(_wish(one)._replace(protocols={"range": bytes(600_000)}))
+        again = await group.join(_wish(one)._replace(protocols={"range": bytes(1_100_000)}))
         assert again.code == codes.GROUP_MAX_SIZE_REACHED
         assert (await group.join(_wish(one)._replace(protocols={"range": bytes(400_000)}))).code == codes.NONE
         assert 900_000 < room.held <= 1_000_000
-        assert (await group.sync(one, None, group.generation, SyncWish({one: bytes(700_000)}))).code == (
+        assert (await group.sync(one, None, group.generation, SyncWish({one: bytes(1_200_000)}))).code == (
             codes.GROUP_MAX_SIZE_REACHED
         )
         assert (await group.sync(one, None, group.generation, SyncWish({one: bytes(10)}))).code == codes.NONE

@@ -227,7 +227,7 @@ def test_the_records_without_a_key_are_named_if_a_topic_needs_keys(kafka, name):
 
 def test_members_hold_bounded_memory_until_they_leave(limited):
     """What a member tells its leader stays in memory after the request."""
-    size, most = 250_000, 16_000_000 // 8 // 2  # of which one client may have a half
+    size, most = 250_000, 16_000_000 // 8 * 3 // 4  # of which one client may have three quarters
 
     def join(raw, group):
         protocols = [{"name": "range", "metadata": bytes(size)}]
