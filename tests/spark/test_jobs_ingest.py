@@ -175,7 +175,15 @@ def test_the_program_makes_the_topic_and_stores_a_run_once(
     assert b"300 records -> made" in capfdbinary.readouterr().out
     assert program.main([*words, "--json"]) == 0
     told = json.loads(capfdbinary.readouterr().out)
-    assert told == {"topic": "made", "run": "may", "batch": 0, "stored": False, "records": 0}
+    assert told == {
+        "topic": "made",
+        "run": "may",
+        "batch": 0,
+        "stored": False,
+        "records": 0,
+        "malformed": 0,
+        "rejected": 0,
+    }
     assert program.main(words) == 0
     assert b"is already in made" in capfdbinary.readouterr().out
     assert len(stored(tmp_path / "made")) == 300

@@ -9,6 +9,9 @@ and a run repeated under its name is recognised and not stored again. A nightly 
 
 Rows of one input file stay in order within a partition only as far as Spark keeps them together; if the order of a
 key's records matters, order_by sorts all rows first.
+
+Rows that `read_source` could not read are counted, and stored as far as they could be read, with their text and the
+reason. With `reject` they are written there instead.
 """
 
 from __future__ import annotations
@@ -20,19 +23,23 @@ from typing import TYPE_CHECKING
 from seglog.errors import InvalidArgument
 from seglog.log.staging import checked_name
 from seglog.spark import register
+from seglog.spark.ingest.source import FORMATS, MALFORMED, REASON, read_source
+from seglog.spark.jobs.failures import behind
+from seglog.spark.jobs.pins import refuse_overlap
 from seglog.spark.option_values import local_path
 from seglog.spark.write.destination import find
 from seglog.topic.layout import description
 from seglog.topic.topic import Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from seglog.config import LogConfig
 
-FORMATS = ("csv", "json", "parquet", "orc", "text", "table")
+__all__ = ["EVERYTHING", "FORMATS", "IngestReport", "create_topic", "ingest", "read_source"]
+
 EVERYTHING = (  # times to the microsecond: Spark's default cuts them to milliseconds
     "to_json(struct(*), map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
     "'timestampNTZFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSS\"))"
@@ -41,7 +48,10 @@ EVERYTHING = (  # times to the microsecond: Spark's default cuts them to millise
 
 @dataclass(frozen=True, kw_only=True)
 class IngestReport:
-    """The result of a run. stored: False if an earlier run of the same name stored it; then records is 0.
+    """The result of a run. stored: False if an earlier run of the same name stored it; then the numbers are 0.
+
+    malformed: how many of the records are of rows that could be read in part only, or not at all. rejected: how many
+    rows are not stored, because `reject` has them.
 
     If two drivers ingest one run at the same moment, one stores it, but both report that they did.
     """
@@ -51,30 +61,8 @@ class IngestReport:
     batch: int
     stored: bool
     records: int
-
-
-def read_source(
-    spark: SparkSession, sources: Sequence[str], kind: str, options: Mapping[str, str] | None = None
-) -> DataFrame:
-    """Return the rows of files (csv, json, parquet, orc, text) or of one table of the catalog (table).
-
-    Args:
-        spark: The session.
-        sources: Files, directories, or one table's name.
-        kind: The format.
-        options: Those of Spark's reader; for csv header is true by default.
-
-    Raises:
-        InvalidArgument: the format is unknown, or several tables are named.
-    """
-    if kind not in FORMATS:
-        raise InvalidArgument(f"format is {kind!r}; it must be one of {', '.join(FORMATS)}")
-    if kind == "table":
-        if len(sources) != 1:
-            raise InvalidArgument(f"{len(sources)} tables are named; ingest them one by one")
-        return spark.read.options(**(options or {})).table(sources[0])
-    defaults = {"header": "true"} if kind == "csv" else {}
-    return spark.read.format(kind).options(**{**defaults, **(options or {})}).load(list(sources))
+    malformed: int = 0
+    rejected: int = 0
 
 
 def ingest(
@@ -90,6 +78,7 @@ def ingest(
     headers: str | None = None,
     order_by: str | None = None,
     topic: str | None = None,
+    reject: str | Path | None = None,
 ) -> IngestReport:
     """Append rows to a log or a topic, or to topic `topic` in a broker's directory, atomically.
 
@@ -104,10 +93,13 @@ def ingest(
         headers: An SQL expression of type map<string, string or binary> or array<struct<key string, value binary>>.
         order_by: An SQL expression to sort all rows by.
         topic: The topic's name in a broker's directory.
+        reject: A directory for malformed rows, which are not stored then: JSON lines with file, row (its text) and
+            reason. If the run fails later, the directory stays.
 
     Raises:
         LogNotFound, NotALog: there is no log or topic to write to.
-        InvalidArgument: a name or a column is invalid.
+        InvalidArgument: a name or a column is invalid; a row is malformed, with mode FAILFAST; `reject` exists, or the
+            rows do not show which of them are malformed.
         LogLocked: another process writes.
         SeglogError: Spark rejects an expression.
     """
@@ -120,9 +112,28 @@ def ingest(
         names = {"queryId": f"ingest-{checked_name(run, 'run')}", "batchId": str(batch)}
         if destination.is_committed(names["queryId"], batch):
             return IngestReport(topic=destination.name, run=run, batch=batch, stored=False, records=0)
-    frame = _columns(rows, value, key, timestamp, headers, order_by)
-    records = _write(frame, str(destination.root), names)
-    return IngestReport(topic=destination.name, run=run, batch=batch, stored=True, records=records)
+    rejected = 0
+    if reject is not None:
+        refuse_overlap(path, str(reject))
+        rows, rejected = _without_malformed(rows, str(reject))
+    try:
+        records, malformed = _write(
+            _columns(rows, value, key, timestamp, headers, order_by), str(destination.root), names
+        )
+    except Exception as error:  # noqa: BLE001 - raised again, or what it has inside
+        found = behind(error)
+        if reject is not None:
+            found.add_note(f"{reject} has the {rejected} malformed rows; delete it before you run this again")
+        raise found from (None if found is error else error)
+    return IngestReport(
+        topic=destination.name,
+        run=run,
+        batch=batch,
+        stored=True,
+        records=records,
+        malformed=malformed,
+        rejected=rejected,
+    )
 
 
 def create_topic(path: str | Path, partitions: int, config: LogConfig | None = None) -> bool:
@@ -145,6 +156,8 @@ def _columns(
     made = {name: functions.expr(text) for name, text in given.items() if text is not None}
     if headers is not None:
         made["headers"] = _headers(rows, headers)
+    if MALFORMED in rows.columns:
+        made[MALFORMED] = functions.col(MALFORMED)
     return rows.select([column.alias(name) for name, column in made.items()])
 
 
@@ -159,12 +172,38 @@ def _headers(rows: DataFrame, text: str) -> Column:
     return functions.expr(text)
 
 
-def _write(frame: DataFrame, path: str, names: Mapping[str, str]) -> int:
-    """Write in one transaction and return the number of rows."""
+def _without_malformed(rows: DataFrame, reject: str) -> tuple[DataFrame, int]:
+    """Write the malformed rows to a directory; return the others, and the number of those written."""
+    from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
+    from pyspark.sql import Observation, functions  # noqa: PLC0415 - as above
+
+    if MALFORMED not in rows.columns:
+        raise InvalidArgument(
+            f"the rows have no column {MALFORMED}, so none can be rejected: read csv or json by read_source, with the "
+            "option mode=PERMISSIVE"
+        )
+    seen = Observation()
+    reason = functions.col(REASON) if REASON in rows.columns else functions.lit("it is malformed")
+    malformed = rows.where(functions.col(MALFORMED).isNotNull()).select(
+        functions.input_file_name().alias("file"), functions.col(MALFORMED).alias("row"), reason.alias("reason")
+    )
+    try:
+        malformed.observe(seen, functions.count(functions.lit(1)).alias("rows")).write.mode("error").json(reject)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_ALREADY_EXISTS":
+            raise InvalidArgument(f"{reject} exists; name a new directory for the malformed rows") from error
+        raise
+    return rows.where(functions.col(MALFORMED).isNull()).drop(MALFORMED, REASON), seen.get["rows"]
+
+
+def _write(frame: DataFrame, path: str, names: Mapping[str, str]) -> tuple[int, int]:
+    """Write in one transaction; return the number of rows, and how many of them are malformed."""
     from pyspark.sql import Observation, functions  # noqa: PLC0415 - an optional dependency
 
     seen = Observation()
-    counted = frame.observe(seen, functions.count(functions.lit(1)).alias("records"))
+    malformed = functions.col(MALFORMED) if MALFORMED in frame.columns else functions.lit(None)
+    counted = frame.observe(
+        seen, functions.count(functions.lit(1)).alias("records"), functions.count(malformed).alias("malformed")
+    ).drop(MALFORMED)
     counted.write.format("seglog").mode("append").options(**names).save(path)
-    records: int = seen.get["records"]
-    return records
+    return seen.get["records"], seen.get["malformed"]

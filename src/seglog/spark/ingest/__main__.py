@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument
 from seglog.spark.ingest import EVERYTHING, FORMATS, create_topic, ingest, read_source
+from seglog.spark.ingest.source import MALFORMED, PARSED, REASON
 from seglog.spark.jobs import command
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
@@ -30,6 +31,7 @@ def build_parser() -> Parser:
         examples=[
             "orders orders.csv --key id --run 2024-05-01",
             "orders day/*.parquet --format parquet --key id --timestamp created --order-by created --partitions 4",
+            'orders orders.csv --schema "id BIGINT, price DECIMAL(10, 2)" --reject orders.rejected',
             "events sales.events --format table --run nightly --batch 20240501",
         ],
     )
@@ -41,6 +43,18 @@ def build_parser() -> Parser:
         action="append",
         default=[],
         help="an option of Spark's reader, such as sep=;; for csv header=true is the default",
+    )
+    parser.add_argument(
+        "--schema",
+        metavar="COLUMNS",
+        help='of csv or json, such as "id BIGINT, name STRING"; a malformed row ends the run then, unless --reject or '
+        "--option mode=PERMISSIVE is given; default: inferred",
+    )
+    parser.add_argument(
+        "--reject",
+        metavar="DIR",
+        help="write malformed rows of csv or json here, with the reason, and store the others; default: store what "
+        "could be read of them, with columns _corrupt_record and _corrupt_reason",
     )
     parser.add_argument("--value", metavar="EXPR", default=EVERYTHING, help="default: the row as JSON")
     parser.add_argument("--key", metavar="EXPR", help="text or binary; default: no key")
@@ -57,7 +71,10 @@ def build_parser() -> Parser:
 
 
 def _run(spark: SparkSession, args: argparse.Namespace) -> int:
-    rows = read_source(spark, args.sources, args.format, _options(args.option))
+    options = _options(args.option)
+    if args.reject is not None and args.format in PARSED:
+        options = {"mode": "PERMISSIVE", **options}
+    rows = read_source(spark, args.sources, args.format, options, args.schema)
     if args.partitions is not None:
         create_topic(args.path, args.partitions)
     report = ingest(
@@ -72,13 +89,21 @@ def _run(spark: SparkSession, args: argparse.Namespace) -> int:
         headers=args.headers,
         order_by=args.order_by,
         topic=args.topic,
+        reject=args.reject,
     )
     if args.json:
         output.say_json(dataclasses.asdict(report))
     elif report.stored:
         output.say(f"{format_count(report.records, 'record')} -> {report.topic}")
+        if report.rejected:
+            output.say(f"{format_count(report.rejected, 'malformed row')} -> {args.reject}")
     else:
         output.say(f"run {report.run}, batch {report.batch}, is already in {report.topic}; nothing was stored")
+    if report.malformed:
+        output.note(
+            f"{format_count(report.malformed, 'record')} of malformed rows, in which null is what could not be read; "
+            f"their columns {MALFORMED} and {REASON} have the text and why; --reject DIR leaves such rows out"
+        )
     return Exit.OK
 
 

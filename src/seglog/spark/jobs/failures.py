@@ -14,6 +14,7 @@ _TOLD = re.compile(
     r"^(?:\w+: )?seglog\.errors\.(\w+): (.+(?:\n(?!Traceback|During|The above|JVM)\S.*)*)$", re.MULTILINE
 )
 _PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt)): (.*)$", re.MULTILINE)
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+(?:\n(?!\tat |\t\.\.\.|Caused by).*)*)", re.MULTILINE)
 _SENTENCE = 300  # characters of an unstructured text
 
 
@@ -25,7 +26,7 @@ def named(name: str, message: str) -> errors.SeglogError:
 
 
 def behind(error: BaseException) -> BaseException:
-    """Return the seglog error inside an error of Spark, or one with its first sentence; other errors unchanged."""
+    """Return the seglog error inside an error of Spark, or one with its last cause; other errors unchanged."""
     if isinstance(error, errors.SeglogError) or not type(error).__module__.startswith(("pyspark", "py4j")):
         return error
     text = str(error)
@@ -35,4 +36,5 @@ def behind(error: BaseException) -> BaseException:
     python = _PYTHON.findall(text.partition("\nJVM stacktrace")[0])
     if python:
         return errors.SeglogError(": ".join(python[-1]))
-    return errors.SeglogError(f"Spark: {' '.join(text.split())[:_SENTENCE]}")
+    cause = (_CAUSE.findall(text) or [text])[-1]
+    return errors.SeglogError(f"Spark: {' '.join(cause.split())[:_SENTENCE]}")
