@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from google.protobuf import descriptor_pb2, json_format
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
@@ -22,6 +25,7 @@ from pyiceberg.types import LongType
 import seglog
 from seglog import Log, Topic
 from seglog.cli import main
+from seglog.clock import EPOCH
 from seglog.errors import InvalidArgument
 from seglog.table import TableReport, TableSync, sync
 from seglog.table.describe import describe
@@ -99,7 +103,7 @@ def test_later_fields_become_columns_too_and_a_table_keeps_its_schema(orders: Or
 def test_a_given_schema_reads_only_its_fields_and_may_grow_and_widen(orders: Orders) -> None:
     orders.append({"id": 1, "price": 1.5, "other": 1}, {"id": 3_000_000_000, "price": 2.5})
     orders.sync(schema=pa.schema([("id", pa.int32()), ("price", pa.float32())]))
-    assert orders.rows("id", "price", "unfit")[1] == (None, None, "id is an integer, which does not fit int32")
+    assert orders.rows("id", "price", "unfit")[1] == (None, 2.5, "id is an integer, which does not fit int32")
     orders.append({"id": 3_000_000_000, "price": 1e300, "note": "x"})
     wider = pa.schema([("id", pa.int64()), ("price", pa.float64()), ("note", pa.large_string())])
     assert orders.sync(schema=wider).unfit == 0
@@ -126,26 +130,171 @@ def test_a_function_decodes_values_and_is_asked_for_again(orders: Orders) -> Non
     assert orders.rows("name", "count")[3] == ("d", 4)
 
 
-def test_avro_and_protobuf_are_such_functions(orders: Orders) -> None:
-    avro = fastavro.parse_schema(
-        {
-            "type": "record",
-            "name": "order",
-            "fields": [{"name": "id", "type": "long"}, {"name": "day", "type": "string"}],
-        }
+AVRO = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+            {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}},
+            {"name": "opens", "type": {"type": "int", "logicalType": "time-millis"}},
+        ],
+    }
+)
+
+
+def test_avro_keeps_decimals_and_a_field_that_no_column_can_have_is_named(
+    orders: Orders, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        sink = io.BytesIO()
+        price = Decimal(f"{10**number}.50")
+        order = {"id": number, "day": date(2026, 1, 2), "price": price, "opens": clock(8, number)}
+        fastavro.schemaless_writer(sink, AVRO, order)
+        orders.append(sink.getvalue())
+    report = orders.sync(schema="infer", values=lambda value: fastavro.schemaless_reader(io.BytesIO(value), AVRO))
+    assert report.unfit == 0
+    assert orders.rows("id", "day", "price") == [
+        (number, date(2026, 1, 2), Decimal(f"{10**number}.50")) for number in range(3)
+    ]
+    assert report.left_out == {"opens": "no column can have its type"}
+    assert "table orders: no column for opens: no column can have its type" in caplog.text
+
+
+def visit_type() -> Any:
+    """The class of a message with a field of each kind."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="visit.proto", package="shop", syntax="proto3", dependency=["google/protobuf/timestamp.proto"]
     )
-    sink = io.BytesIO()
-    fastavro.schemaless_writer(sink, avro, {"id": 5, "day": "monday"})
-    message = descriptor_pb2.FieldDescriptorProto(name="price", number=3)
-    orders.append(b"a" + sink.getvalue(), b"p" + message.SerializeToString())
+    file.enum_type.add(name="Way").value.extend(
+        descriptor_pb2.EnumValueDescriptorProto(name=name, number=number) for number, name in enumerate(("WEB", "APP"))
+    )
+    visit = file.message_type.add(name="Visit")
+    entry = visit.nested_type.add(name="CountsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    entry.field.add(name="value", number=2, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+    for number, (name, kind, of, label) in enumerate(
+        [
+            ("user_id", kinds.TYPE_INT64, None, kinds.LABEL_OPTIONAL),
+            ("is_new", kinds.TYPE_BOOL, None, kinds.LABEL_OPTIONAL),
+            ("raw", kinds.TYPE_BYTES, None, kinds.LABEL_OPTIONAL),
+            ("way", kinds.TYPE_ENUM, ".shop.Way", kinds.LABEL_OPTIONAL),
+            ("at", kinds.TYPE_MESSAGE, ".google.protobuf.Timestamp", kinds.LABEL_OPTIONAL),
+            ("pages", kinds.TYPE_INT64, None, kinds.LABEL_REPEATED),
+            ("counts", kinds.TYPE_MESSAGE, ".shop.Visit.CountsEntry", kinds.LABEL_REPEATED),
+            ("referrer", kinds.TYPE_MESSAGE, ".shop.Visit", kinds.LABEL_OPTIONAL),
+        ],
+        1,
+    ):
+        visit.field.add(name=name, number=number, type=kind, type_name=of, label=label)
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Visit"))
 
-    def decode(value: bytes) -> Any:
-        if value[:1] == b"a":
-            return fastavro.schemaless_reader(io.BytesIO(value[1:]), avro)
-        return json_format.MessageToDict(descriptor_pb2.FieldDescriptorProto.FromString(value[1:]))
 
-    orders.sync(schema="infer", values=decode)
-    assert orders.rows("id", "day", "name", "number") == [(5, "monday", None, None), (None, None, "price", 3)]
+def test_a_message_of_protobuf_keeps_its_integers_and_its_defaults(orders: Orders) -> None:
+    visit = visit_type()
+    full = visit(user_id=2**53 + 1, is_new=True, raw=b"\x00\xff", way=1, pages=[1, 0], counts={"a": 0, "b.c": 2**40})
+    full.at.FromJsonString("2026-01-02T03:04:05.678901999Z")
+    full.referrer.user_id = 7
+    orders.append(full.SerializeToString(), visit().SerializeToString(), visit(way=9).SerializeToString())
+    report = orders.sync(schema="infer", values=visit.FromString)
+    assert (report.unfit, report.left_out) == (0, {})
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    assert orders.rows("user_id", "is_new", "raw", "way", "at", "pages") == [
+        (2**53 + 1, True, b"\x00\xff", "APP", at, [1, 0]),
+        (0, False, b"", "WEB", None, []),
+        (0, False, b"", "9", None, []),
+    ]
+    assert [dict(counts) for (counts,) in orders.rows("counts")] == [{"a": 0, "b.c": 2**40}, {}, {}]
+    assert [row and row["user_id"] for (row,) in orders.rows("referrer")] == [7, None, None]
+
+
+def test_a_field_that_does_not_fit_leaves_the_others_of_its_row(orders: Orders) -> None:
+    orders.append({"id": 1, "customer": {"name": "a", "age": 5}, "tags": ["x"], "lines": [{"n": 1, "m": 2}]})
+    orders.append({"id": "b", "customer": {"name": "b", "age": "old"}, "tags": ["y", 7], "lines": [{"n": 3, "m": "z"}]})
+    assert orders.sync(schema="infer").unfit == 1
+    *fields, reason = orders.rows("id", "customer", "tags", "lines", "unfit")[1]
+    assert fields == [None, {"name": "b", "age": None}, None, [{"n": 3, "m": None}]]
+    assert reason == (
+        "id is a text, which does not fit int64; customer.age is a text, which does not fit int64; "
+        "tags[] is an integer, which does not fit string; lines[].m is a text, which does not fit int64"
+    )
+
+
+def test_an_object_of_many_keys_is_a_map(orders: Orders) -> None:
+    orders.append({"id": 1, "stock": {f"item-{number}.x": number for number in range(1500)}})
+    orders.append({"id": 2, "stock": {"other": 1.5}}, {"id": 3, "stock": {"bad": "text"}}, {"id": 4})
+    report = orders.sync(schema="infer")
+    assert (report.unfit, report.left_out) == (1, {})
+    assert orders.rows("id", "stock") == [
+        (1, [(f"item-{number}.x", number) for number in range(1500)]),
+        (2, [("other", 1.5)]),
+        (3, None),
+        (4, None),
+    ]
+    orders.append({"id": 5, "stock": {"a.b": 7}, "more": "x"})
+    assert orders.sync().unfit == 0
+    assert orders.rows("id", "stock", "more")[4] == (5, [("a.b", 7)], "x")
+    assert duckdb.execute(
+        "SELECT stock['other'] FROM read_parquet(?) WHERE id = 2", [files(orders.warehouse, "orders")]
+    )
+
+
+def test_keys_that_differ_in_every_value_become_a_map_at_once(orders: Orders) -> None:
+    orders.append(*({"id": number, "by": {f"k{number}": {"n": number}}} for number in range(400)))
+    assert orders.sync(schema="infer").unfit == 0
+    assert orders.rows("by") == [([(f"k{number}", {"n": number})],) for number in range(400)]
+
+
+def test_fields_without_a_column_are_named(orders: Orders, caplog: pytest.LogCaptureFixture) -> None:
+    odd = {"a.b": 1, "ID": 2, "deep": json.loads("[" * 40 + "1" + "]" * 40), "none": None}
+    orders.append({"id": 1, **odd, **{f"f{number}": number for number in range(1500)}})
+    report = orders.sync(schema="infer")
+    assert len(orders.table().schema().fields) == 6 + 1 + 1000
+    assert len(report.left_out) == 504
+    assert {"a.b", "ID", "f1499"} < report.left_out.keys()
+    assert "none" not in report.left_out
+    assert "and 496 more: there are 1000 typed columns" in caplog.text
+    assert json.loads(orders.values()[0] or b"") == {
+        "id": 1,
+        **odd,
+        **{f"f{number}": number for number in range(1500)},
+    }
+
+
+def test_numbers_are_times_in_the_unit_that_the_schema_has(orders: Orders, tmp_path: Path) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text(
+        '{"s": "timestamptz(s)", "ms": "timestamptz(ms)", "us": "timestamp(us)", "ns": "timestamptz(ns)", '
+        '"c": {"at": ["timestamptz(ms)"]}, "none": "timestamptz"}'
+    )
+    number = 1_767_323_045_678_901_999
+    times = {"s": number // 10**9, "ms": number // 10**6, "us": number // 1000, "ns": number}
+    orders.append({**times, "c": {"at": [-1]}}, {"ms": -1, "ns": -1, "s": 0}, {"none": 5, "ms": 10**18, "s": 1})
+    orders.append({"s": 1.5, "ms": "2026-01-02T03:04:05.678901999Z", "none": "2026-01-02T03:04:05.1234567891+01:00"})
+    assert orders.sync(schema=read_schema(file)).unfit == 1
+    whole = datetime(2026, 1, 2, 3, 4, 5, 0, UTC)
+    before = datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)
+    at = whole.replace(microsecond=678_901)
+    first, second, third, fourth = orders.rows("s", "ms", "us", "ns", "c", "none", "unfit")
+    assert first[:4] == (whole, whole.replace(microsecond=678_000), at.replace(tzinfo=None), at)
+    assert first[4:] == ({"at": [before]}, None, None)
+    assert second[:4] == (EPOCH, before, None, before.replace(microsecond=999_999))
+    assert third[:2] == (EPOCH + timedelta(seconds=1), None)
+    assert third[6] == (
+        "ms is an integer, which does not fit timestamp[us, tz=UTC]; "
+        "none is an integer, which does not fit timestamp[us, tz=UTC] without a unit"
+    )
+    assert fourth[:2] == (EPOCH + timedelta(seconds=1.5), at)
+    assert fourth[5] == datetime(2026, 1, 2, 2, 4, 5, 123_456, UTC)
+    orders.append(times)
+    assert orders.sync().unfit == 0, "a table keeps the units"
+    assert orders.rows("s", "ms", "us", "ns")[4] == first[:4]
 
 
 def test_the_newest_values_are_typed_too(orders: Orders) -> None:
@@ -221,7 +370,8 @@ def test_wrong_schemas_are_refused(orders: Orders, tmp_path: Path) -> None:
     for schema, text in (
         (pa.schema([("a.b", pa.int64())]), "name of a column"),
         (pa.schema([("a", pa.duration("s"))]), "duration"),
-        (pa.schema([("a", pa.map_(pa.string(), pa.int64()))]), "JSON has not"),
+        (pa.schema([("a", pa.map_(pa.int64(), pa.int64()))]), "JSON has not"),
+        (pa.schema([("a", pa.timestamp("us", "UTC"))], {"seglog.units": '{"a": "h"}'}), "unit 'h'"),
         ("guess", "give 'infer'"),
     ):
         with pytest.raises(InvalidArgument, match=text):

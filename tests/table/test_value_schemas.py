@@ -105,7 +105,10 @@ def test_a_value_that_does_not_fit_has_the_reason_that_the_table_has(place: Path
     table = pa.Table.from_batches(list(_scan(place)))
     [reason] = table.filter(pa.compute.equal(table["value"], pa.scalar(value)))["unfit"].to_pylist()
     assert reason
-    assert decode(schemas, value) == DecodedValue("given", [], complete=True, unfit=reason)
+    shown = decode(schemas, value)
+    assert (shown.schema, shown.complete, shown.unfit) == ("given", True, reason)
+    assert all(field.value is None for field in shown.fields)
+    assert bool(shown.fields) == value.startswith(b"{")
 
 
 def _scan(place: Path) -> Any:

@@ -52,7 +52,7 @@ def with_typed_columns(records: DataFrame, table: Table, values: Decode | None) 
         InvalidArgument: The table's values are decoded by a function, and `values` is None; or it has no typed columns,
             and `values` is a function.
     """
-    columns, records = columns_of(table.schema()), _with_shown_times(records)
+    columns, records = columns_of(table.schema(), table.properties), _with_shown_times(records)
     name = table.name()[-1]
     if not columns.has_typed:
         if values is not None:
@@ -66,9 +66,9 @@ def with_typed_columns(records: DataFrame, table: Table, values: Decode | None) 
         for batch in batches:
             column = batch.column("value").cast(pa.binary())
             if values is None:
-                fields = Block(column).typed(columns.typed)
+                fields = Block(column).typed(columns.typed, columns.units)
             else:
-                fields = typed(decoded(column.to_pylist(), values), columns.typed)
+                fields = typed(decoded(column.to_pylist(), values), columns.typed, columns.units)
             yield with_typed(batch, fields, Columns(plain, columns.typed, has_typed=True))
 
     return records.mapInArrow(read, from_arrow_schema(plain))

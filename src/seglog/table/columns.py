@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyiceberg.schema import Schema
 from seglog.errors import InvalidArgument
 from seglog.table.schema import ARROW, UNFIT, arrow_field
 from seglog.table.values.fields import field_of, with_leaves
+from seglog.table.values.fitting import Units
 
 FIXED: dict[iceberg.IcebergType, pa.DataType] = {
     iceberg.BooleanType(): pa.bool_(),
@@ -28,6 +30,8 @@ FIXED: dict[iceberg.IcebergType, pa.DataType] = {
     iceberg.BinaryType(): pa.binary(),
 }
 """Iceberg's types without parameters, as Arrow's."""
+UNITS = "seglog.units"
+"""The property of a table, and the metadata of a schema, for `Units` as JSON."""
 _ARROW = {kind: one for one, kind in FIXED.items()}
 
 
@@ -36,12 +40,13 @@ class Columns:
     """The columns of a table.
 
     arrow: as they are written, with field ids; typed: the fields of values that have a column; has_typed: whether rows
-    are typed, with a column for the reason why a value does not fit.
+    are typed, with a column for the reason why a value does not fit; units: which fields may be numbers for times.
     """
 
     arrow: pa.Schema
     typed: pa.StructType
     has_typed: bool
+    units: Units = field(default_factory=dict)
 
 
 def with_statistics(arrow: pa.Schema) -> list[str]:
@@ -80,8 +85,11 @@ def _leaves(field: pa.Field, path: str = "") -> Iterator[str]:
         yield path + field.name
 
 
-def columns_of(schema: Schema) -> Columns:
-    """Return the columns of a table. InvalidArgument if another program has added one that cannot be written."""
+def columns_of(schema: Schema, properties: Mapping[str, str] | None = None) -> Columns:
+    """Return the columns of a table. InvalidArgument if another program has added one that cannot be written.
+
+    properties: of the table, for the units of its times.
+    """
     own = {field.name: field for field in ARROW}
     arrow = pa.schema([own.get(field.name) or _arrow_of(field, field.name) for field in schema.fields])
     missing = [name for name in ARROW.names if name not in arrow.names]
@@ -89,7 +97,8 @@ def columns_of(schema: Schema) -> Columns:
         raise InvalidArgument(f"the table has no column {missing[0]}: another program has deleted or renamed it")
     typed = [field for field in arrow if field.name not in (*ARROW.names, UNFIT)]
     plain = [pa.field(field_of(field.name), with_leaves(field.type, lambda kind: kind)) for field in typed]  # no ids
-    return Columns(arrow, pa.struct(plain), UNFIT in arrow.names)
+    units = json.loads((properties or {}).get(UNITS, "{}"))
+    return Columns(arrow, pa.struct(plain), UNFIT in arrow.names, units)
 
 
 def _arrow_of(field: iceberg.NestedField, where: str) -> pa.Field:

@@ -13,7 +13,7 @@ from seglog.table.schema import UNFIT
 from seglog.table.snapshots import changed
 from seglog.table.values.fields import column_of
 
-_UNFIT_DOC = "why the value has no typed columns; null: it has"
+_UNFIT_DOC = "why columns are null that the value has; null: it fits"
 
 
 def evolve(table: Table, fields: pa.StructType, properties: dict[str, str]) -> None:
@@ -61,5 +61,7 @@ def _widen(update: UpdateSchema, path: tuple[str, ...], known: pa.DataType, kind
             _change(update, (*path, field.name), known, field)
     elif types.is_list(kind):
         _widen(update, (*path, "element"), known.value_type, kind.value_type)
+    elif types.is_map(kind):
+        _widen(update, (*path, "value"), known.item_type, kind.item_type)
     elif known != kind:
         update.update_column(path, iceberg_type(kind, ".".join(path)))

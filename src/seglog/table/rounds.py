@@ -32,7 +32,8 @@ class TableReport:
     table: its name; records: rows added; deleted: rows deleted because the log was truncated; files: new files;
     bytes: of these files; held: partition -> the offset before which the table holds every record of the log; merged:
     small files that were replaced by larger ones; unfit: added rows whose value does not fit the table's schema;
-    clamped: added rows that show another timestamp, because that of their record is not in years 1 to 9999.
+    clamped: added rows that show another timestamp, because that of their record is not in years 1 to 9999; left_out:
+    fields of the values that were found, but have no column (path -> why).
     """
 
     table: str
@@ -44,6 +45,7 @@ class TableReport:
     merged: int = 0
     unfit: int = 0
     clamped: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class Round:
     def report(self, change: Change, held: Held) -> TableReport:
         """Return what the round did."""
         sizes = sum(len(self.table.io.new_input(location)) for location in change.added)
+        self.typer.warn_of_left_out()
         ends = {number: one.end for number, one in sorted(held.items())}
         return TableReport(
             self.name,
@@ -140,6 +143,7 @@ class Round:
             ends,
             unfit=change.unfit,
             clamped=change.clamped,
+            left_out=self.typer.left_out,
         )
 
     def _cut(self, number: int, offset: int, change: Change) -> None:

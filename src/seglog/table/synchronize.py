@@ -69,10 +69,10 @@ def sync(
             its records, also while nothing synchronizes. `release` ends that. Logs with Retention(after="table") wait
             without it.
         schema: Let the fields of values be typed columns as well: "infer" them, or these. A table keeps its schema for
-            later rounds, which may add columns and make types wider. Values that do not fit have a reason in the column
-            `unfit`; the column `value` has every value as it is.
-        values: How to read values: "json", or a function that returns the fields of a value as a dict, for formats such
-            as Avro and Protobuf. None: as the table was made, else "json".
+            later rounds, which may add columns and make types wider. A field that does not fit is null, with the reason
+            in the column `unfit`; the column `value` has every value as it is.
+        values: How to read values: "json", or a function that returns the fields of a value as a dict or as a message
+            of Protobuf, for formats such as Avro. None: as the table was made, else "json".
         snapshots: Age at which a table forgets earlier snapshots and deletes their files. None: 5 days; 1 hour for
             NAME_latest, whose snapshots share few files.
         catalog: Properties of a pyiceberg catalog. None: the file catalog.db in the warehouse.

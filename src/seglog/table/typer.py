@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,16 +13,30 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from seglog.errors import InvalidArgument
-from seglog.table.columns import Columns, columns_of, iceberg_type, usual_type
+from seglog.table.columns import UNITS, Columns, columns_of, iceberg_type, usual_type
 from seglog.table.evolution import evolve
 from seglog.table.schema import UNFIT
 from seglog.table.values.decoded import Decode, Typed, decoded, typed
-from seglog.table.values.fields import MOST_FIELDS, can_be_column, column_of, inferred, lacking, merged
-from seglog.table.values.json_blocks import Block, can_be_read
+from seglog.table.values.fields import (
+    MOST_FIELDS,
+    LeftOut,
+    can_be_column,
+    column_of,
+    inferred,
+    lacking,
+    merged,
+    without_column,
+)
+from seglog.table.values.fitting import MICROSECONDS, Units
+from seglog.table.values.json_blocks import Block
+from seglog.table.values.json_blocks import is_json as is_json_type
 
 SCHEMA_PROPERTY = "seglog.schema"  # "infer" or "given"
 VALUES_PROPERTY = "seglog.values"  # "json" or "function"
 DECODED_ROWS = 8192  # at a time, of a function
+
+SHOWN_NAMES = 5
+_LOG = logging.getLogger("seglog.table")
 
 Values = Literal["json"] | Decode
 
@@ -36,8 +53,17 @@ class Typing:
             raise InvalidArgument(f"schema is {self.schema!r}; give 'infer' or a pyarrow.Schema")
         if not (self.values is None or self.values == "json" or callable(self.values)):
             raise InvalidArgument(f"values is {self.values!r}; give 'json' or a function of bytes")
+        if unknown := set(self.units.values()) - set(MICROSECONDS):
+            raise InvalidArgument(f"the schema's unit {min(unknown)!r} is none; choose {', '.join(MICROSECONDS)}")
         if isinstance(self.schema, pa.Schema):
             _check(self.fields, is_json=not callable(self.values))
+
+    @property
+    def units(self) -> Units:
+        """The units of a schema that was given."""
+        given = self.schema.metadata if isinstance(self.schema, pa.Schema) else None
+        found: Units = json.loads((given or {}).get(UNITS.encode(), b"{}"))
+        return found
 
     @property
     def fields(self) -> pa.StructType:
@@ -50,7 +76,7 @@ def _check(fields: pa.StructType, *, is_json: bool) -> None:
         if not can_be_column(field.name):
             raise InvalidArgument(f"the schema's {field.name!r} cannot be the name of a column in every engine")
         iceberg_type(field.type, field.name)
-        if is_json and not can_be_read(field.type):
+        if is_json and not is_json_type(field.type):
             raise InvalidArgument(f"the schema's {field.name} is {field.type}, which JSON has not; give a function")
 
 
@@ -79,7 +105,11 @@ class Typer:
             SCHEMA_PROPERTY: "infer" if self._infers else "given",
             VALUES_PROPERTY: "function" if callable(self._values) else "json",
         }
-        self.columns = columns_of(table.schema())
+        self.left_out: LeftOut = {}
+        self.columns = columns_of(table.schema(), table.properties)
+        units = {**self.columns.units, **typing.units}
+        if units:
+            self._properties[UNITS] = json.dumps(units)
         if isinstance(typing.schema, pa.Schema):
             self._adopt(typing.fields)
         elif self.is_typed:
@@ -97,7 +127,7 @@ class Typer:
 
     def _evolve(self, fields: pa.StructType) -> None:
         evolve(self._table, fields, self._properties)
-        self.columns = columns_of(self._table.schema())
+        self.columns = columns_of(self._table.schema(), self._table.properties)
 
     def typed(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows with the typed columns of their values."""
@@ -114,19 +144,35 @@ class Typer:
     def _by_reader(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         block = Block(rows.column("value"))
         if self._infers:
-            self._learn(block.found(self.columns.typed))
-        return with_typed(rows, block.typed(self.columns.typed), self.columns)
+            self._learn(block.found(self.columns.typed, self.left_out))
+        return with_typed(rows, block.typed(self.columns.typed, self.columns.units), self.columns)
 
     def _by_function(self, rows: pa.RecordBatch, decode: Callable[[bytes], Any]) -> pa.RecordBatch:
         objects = decoded(rows.column("value").to_pylist(), decode)
         if self._infers:
-            self._learn(inferred(objects))
-        return with_typed(rows, typed(objects, self.columns.typed), self.columns)
+            self._learn(inferred(objects, self.left_out))
+        return with_typed(rows, typed(objects, self.columns.typed, self.columns.units), self.columns)
 
     def _learn(self, found: pa.StructType) -> None:
         fields = merged(self.columns.typed, found)
         if fields != self.columns.typed:
             self._evolve(fields)
+        self.left_out.update(without_column(fields, found))
+
+    def warn_of_left_out(self) -> None:
+        """Log once in this process which fields of values have no column, and why."""
+        for reason in dict.fromkeys(self.left_out.values()):
+            names = [name for name, why in self.left_out.items() if why == reason]
+            more = f" and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else ""
+            _warn(
+                f"table {self._table.name()[-1]}: no column for {', '.join(names[:SHOWN_NAMES])}{more}: {reason}; "
+                "column value has every value as it is"
+            )
+
+
+@functools.lru_cache(maxsize=1000)
+def _warn(text: str) -> None:
+    _LOG.warning(text)
 
 
 def with_typed(rows: pa.RecordBatch, values: Typed, columns: Columns) -> pa.RecordBatch:

@@ -22,6 +22,7 @@ from pyarrow import types
 from seglog.errors import LogNotFound, StorageError, TopicNotFound
 from seglog.table.columns import columns_of, iceberg_type
 from seglog.table.typer import SCHEMA_PROPERTY, is_read_as_json
+from seglog.table.values.fitting import Units
 from seglog.table.values.json_blocks import Block
 from seglog.table.warehouse import opened
 
@@ -59,7 +60,7 @@ class DecodedValue:
         schema: "inferred" or "given"; None: there is none.
         fields: The first of its fields.
         complete: Whether these are all, with all of their text.
-        unfit: Why the value does not fit; None if it does.
+        unfit: Why the value, or some of its fields, which have no value then, do not fit; None if all do.
     """
 
     schema: str | None
@@ -73,16 +74,18 @@ class _Schema:
     schema: str
     is_json: bool
     fields: pa.StructType
+    units: Units
 
     def decoded(self, value: bytes | None) -> DecodedValue:
         if not self.is_json:
             return self.unfit(NO_FUNCTION)
-        [row], [reason] = Block(pa.array([value], pa.binary())).typed(self.fields)
-        if reason.is_valid:
-            return self.unfit(str(reason.as_py()))
+        [row], [reason] = Block(pa.array([value], pa.binary())).typed(self.fields, self.units)
+        unfit = str(reason) if reason.is_valid else None
+        if not row.is_valid and unfit is not None:
+            return self.unfit(unfit)
         found = [] if value is None else list(islice(_fields(row, 0), MOST_FIELDS + 1))
         cut = len(found) > MOST_FIELDS or any(one.value and len(one.value) > MOST_TEXT for one in found)
-        return DecodedValue(self.schema, [_short(one) for one in found[:MOST_FIELDS]], not cut, None)
+        return DecodedValue(self.schema, [_short(one) for one in found[:MOST_FIELDS]], not cut, unfit)
 
     def unfit(self, reason: str) -> DecodedValue:
         return DecodedValue(self.schema, [], complete=True, unfit=reason)
@@ -169,13 +172,14 @@ class ValueSchemas:
     def _looked_up(self, topic: str) -> _Schema | None:
         try:
             with opened(f"{self._place}/{topic}", self._catalog) as table:
-                columns, recorded = columns_of(table.schema()), table.properties.get(SCHEMA_PROPERTY)
+                columns = columns_of(table.schema(), table.properties)
+                recorded = table.properties.get(SCHEMA_PROPERTY)
                 is_json = is_read_as_json(table)
         except (LogNotFound, TopicNotFound):  # no round has made it yet
             return None
         if recorded is None or not columns.has_typed:
             return None
-        return _Schema("inferred" if recorded == "infer" else "given", is_json, columns.typed)
+        return _Schema("inferred" if recorded == "infer" else "given", is_json, columns.typed, columns.units)
 
 
 def _fields(row: Any, depth: int) -> Iterator[FieldOfValue]:

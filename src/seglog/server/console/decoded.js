@@ -23,15 +23,17 @@ export async function decoded(topic, { partition, offset, value }) {
   }
 }
 
-/** The fields, or why there are none. Null if there is no schema. */
+/** The fields, and why some or all of them are missing. Null if there is no schema. */
 export function fieldsPane(found) {
   if (!found) return null;
-  if (found.unfit !== null) {
-    return h("p", { class: "unfit", role: "note" }, h("strong", null, "Not decoded: "), oneLine(found.unfit, 400));
-  }
+  const unfit =
+    found.unfit !== null &&
+    h("p", { class: "unfit", role: "note" }, h("strong", null, "Not decoded: "), oneLine(found.unfit, 400));
+  if (unfit && !found.fields.length) return unfit;
   return h(
     "div",
     { class: "fieldsof" },
+    unfit,
     h(
       "table",
       { "aria-label": "Fields" },

@@ -113,7 +113,7 @@ function details(topic, record, name, look) {
     ),
     h(
       "div",
-      { class: look.decoded?.unfit === null ? "forms beside" : "forms" },
+      { class: look.decoded?.unfit === null || look.decoded?.fields.length ? "forms beside" : "forms" },
       fieldsPane(look.decoded),
       valuePane(record, look, change, () => wholeValue(topic, record)),
     ),

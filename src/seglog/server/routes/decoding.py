@@ -52,7 +52,7 @@ OPERATIONS = (
         {
             200: json_of(
                 'schema: "inferred", "given", or null if there is none. fields: in order, each followed by those that '
-                "it contains, which have a greater depth. unfit: why the value does not fit, and has no fields.",
+                "it contains, which have a greater depth. unfit: why the value has no fields, or some are null.",
                 {"schema": or_null(STRING), "fields": list_of(FIELD), "complete": BOOLEAN, "unfit": or_null(STRING)},
             )
         },

@@ -9,16 +9,22 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from seglog.table.values.fitting import Unfit, converter
+from seglog.table.values.fitting import NO_UNITS, Units, converter
+from seglog.table.values.protobuf import fields_of_message
 
 Decode = Callable[[bytes], Any]
-"""Returns the fields of a value as a mapping, such as a dict; raises any Exception for a value of another format."""
+"""Returns the fields of a value as a mapping, such as a dict, or as a message of Protobuf; raises any Exception for a
+value of another format."""
 
 LONGEST_REASON = 200
 
 
 class Typed(NamedTuple):
-    """A value per row. fields: a struct per value, null where it is absent or does not fit; unfit: why it does not."""
+    """A value per row.
+
+    fields: a struct per value, null where it is absent or no object, with null for a field that does not fit; unfit:
+    why.
+    """
 
     fields: pa.StructArray
     unfit: pa.StringArray
@@ -37,7 +43,7 @@ def decoded(values: Iterable[bytes | None], decode: Decode) -> list[Any]:
 
 def _decoded(value: bytes, decode: Decode) -> Any:
     try:
-        return decode(value)
+        return fields_of_message(decode(value))
     except RecursionError:
         return Failed("it is nested too deeply")
     except Exception as error:  # noqa: BLE001 - of a function of the user; the record is kept, with the reason
@@ -61,29 +67,27 @@ class _NotANumber:
         """Stand for the text."""
 
 
-def typed(objects: Iterable[Any], fields: pa.StructType) -> Typed:
+def typed(objects: Iterable[Any], fields: pa.StructType, units: Units = NO_UNITS) -> Typed:
     """Return what `decoded` returned as columns."""
-    convert = converter(fields, "")
+    unfit: list[str] = []
+    convert = converter(fields, "", unfit.append, units)
     rows: list[Any] = []
     reasons: list[str | None] = []
     for one in objects:
-        row, reason = _row(one, convert)
-        rows.append(row)
-        reasons.append(reason)
+        unfit.clear()
+        rows.append(_row(one, convert, unfit))
+        reasons.append(_short("; ".join(unfit)) if unfit else None)
     return Typed(pa.array(rows, fields), pa.array(reasons, pa.string()))
 
 
-def _row(one: Any, convert: Callable[[Any], Any]) -> tuple[Any, str | None]:
-    if one is None:
-        return None, None
+def _row(one: Any, convert: Callable[[Any], Any], unfit: list[str]) -> Any:
     if isinstance(one, Failed):
-        return None, _short(one.reason)
-    if not isinstance(one, Mapping):
-        return None, "it is not an object with fields"
-    try:
-        return convert(one), None
-    except Unfit as error:
-        return None, _short(str(error))
+        unfit.append(one.reason)
+    elif one is not None and not isinstance(one, Mapping):
+        unfit.append("it is not an object with fields")
+    else:
+        return convert(one)
+    return None
 
 
 def _short(reason: str) -> str:

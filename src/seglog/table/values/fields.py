@@ -6,18 +6,26 @@ float to double, decimal to more digits); no other change of a type keeps the ro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
+from seglog.table.values.protobuf import Map
+
 MOST_FIELDS = 1000  # of all levels together
 LONGEST_NAME = 128
 DEEPEST = 32
+MOST_KEYS = 200  # of an object; one with more that are of one type is a map
+MOST_DIGITS = 38  # of a decimal
 RESERVED = frozenset({"offset", "partition", "timestamp", "key", "value", "headers", "unfit"})
 _PREFIX = "value_"
+LeftOut = dict[str, str]
+"""Fields of values that have no column: their path, and why."""
 
 
 def column_of(field: str) -> str:
@@ -51,27 +59,70 @@ def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
     return pa.list_(with_leaves(kind.value_type, change)) if types.is_list(kind) else change(kind)
 
 
-def usable(kind: pa.DataType, depth: int = 0) -> pa.DataType | None:
-    """Return what an inferred type becomes in a table; None: no column yet, as with fields that were always null."""
-    if types.is_struct(kind) and depth < DEEPEST:
-        inner = {field.name: usable(field.type, depth + 1) for field in kind if can_be_column(field.name)}
-        known = _without_doubles({name: one for name, one in inner.items() if one is not None})
-        return pa.struct(list(known.items())) if known else None
-    if types.is_list(kind) and depth < DEEPEST:
-        element = usable(kind.value_type, depth + 1)
+def usable(kind: pa.DataType, left_out: LeftOut, where: str = "", depth: int = 0) -> pa.DataType | None:
+    """Return what an inferred type becomes in a table; None: no column, as with fields that were always null.
+
+    left_out: gets the fields that are not always null and have no column, with the reason.
+    """
+    if types.is_null(kind):
+        return None
+    if types.is_nested(kind) and depth >= DEEPEST:
+        left_out[where] = f"it is nested more than {DEEPEST} deep"
+        return None
+    mapped = _as_map(kind) if types.is_struct(kind) and depth else None
+    if mapped is not None or types.is_map(kind):
+        kind = mapped or kind
+        keys = usable(kind.key_type, left_out, f"{where}.key", depth + 1)
+        items = usable(kind.item_type, left_out, f"{where}.value", depth + 1)
+        return None if keys is None or items is None else pa.map_(keys, items)
+    if types.is_struct(kind):
+        return _usable_fields(kind, left_out, where, depth)
+    if types.is_list(kind):
+        element = usable(kind.value_type, left_out, f"{where}[]", depth + 1)
         return None if element is None else pa.list_(element)
     if types.is_timestamp(kind) and kind.unit == "s":  # pyarrow takes some texts for times
         return pa.string()
-    plain = (types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_binary, types.is_date32)
-    return kind if types.is_timestamp(kind) or any(one(kind) for one in plain) else None
+    if any(is_one(kind) for is_one in _COLUMN_TYPES):
+        return kind
+    left_out[where] = "no column can have its type"
+    return None
 
 
-def _without_doubles(named: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Keep the first of names that differ in upper and lower case only: to many engines they are the same."""
+def _usable_fields(kind: pa.StructType, left_out: LeftOut, where: str, depth: int) -> pa.StructType | None:
     seen: dict[str, str] = {}
-    for name in named:
-        seen.setdefault(name.lower(), name)
-    return {name: named[name] for name in seen.values()}
+    named: dict[str, pa.DataType] = {}
+    for field in kind:
+        here = f"{where}.{field.name}" if where else field.name
+        inner = usable(field.type, left_out, here, depth + 1)
+        if inner is None:
+            continue
+        if not can_be_column(field.name):
+            left_out[here] = "no column can have its name"
+        elif seen.setdefault(field.name.lower(), field.name) != field.name:  # to many engines they are the same
+            left_out[here] = "another field differs in upper and lower case only"
+        else:
+            named[field.name] = inner
+    return pa.struct(list(named.items())) if named else None
+
+
+def _as_map(kind: pa.StructType) -> pa.MapType | None:
+    """Return the type of an object with many fields of one type as a map."""
+    if kind.num_fields <= MOST_KEYS:
+        return None
+    items: pa.DataType = pa.null()
+    for field in kind:
+        items = _both(items, field.type)
+    return pa.map_(pa.string(), items) if all(_holds(items, field.type) for field in kind) else None
+
+
+def _holds(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether a type that `_both` returned also holds the values of one that it was given."""
+    if types.is_struct(kind) and types.is_struct(other):
+        return all(_holds(kind.field(field.name).type, field.type) for field in other)
+    if types.is_list(kind) and types.is_list(other):
+        return _holds(kind.value_type, other.value_type)
+    both = types.is_decimal(kind) and types.is_decimal(other)
+    return both or kind == other or types.is_null(other) or (kind, other) == (pa.float64(), pa.int64())
 
 
 def merged(known: pa.StructType, found: pa.StructType) -> pa.StructType:
@@ -91,6 +142,9 @@ def merged(known: pa.StructType, found: pa.StructType) -> pa.StructType:
 
 
 def _joined(known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    if types.is_map(known) and (types.is_map(found) or types.is_struct(found)):
+        items = [found.item_type] if types.is_map(found) else [field.type for field in found]
+        return pa.map_(known.key_type, functools.reduce(_joined, items, known.item_type))
     if types.is_struct(known) and types.is_struct(found):
         return merged(known, found)
     if types.is_list(known) and types.is_list(found):
@@ -123,37 +177,72 @@ def _differences(known: pa.DataType, wanted: pa.DataType, where: str) -> list[st
         return lacking(known, wanted, f"{where}.")
     if types.is_list(known) and types.is_list(wanted):
         return _differences(known.value_type, wanted.value_type, f"{where}[]")
+    if types.is_map(known) and types.is_map(wanted) and known.key_type == wanted.key_type:
+        return _differences(known.item_type, wanted.item_type, f"{where}.value")
     return [] if known == wanted or widens(wanted, known) else [f"{where} is {known}, not {wanted}"]
+
+
+def without_column(known: pa.StructType, found: pa.StructType, where: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the found fields that `merged` did not take, and why."""
+    for field in found:
+        index = known.get_field_index(field.name)
+        kind, other = field.type, None if index < 0 else known.field(index).type
+        while other is not None and types.is_list(kind) and types.is_list(other):
+            kind, other = kind.value_type, other.value_type
+        if other is None:
+            yield where + field.name, f"there are {MOST_FIELDS} typed columns, or one differs in case only"
+        elif types.is_struct(kind) and types.is_struct(other):
+            yield from without_column(other, kind, f"{where}{field.name}.")
+        elif types.is_map(kind) and types.is_struct(other):
+            yield where + field.name, f"it has more than {MOST_KEYS} fields now, and was no map when it got its column"
 
 
 def _count(kind: pa.DataType) -> int:
     if types.is_struct(kind):
         return sum(1 + _count(field.type) for field in kind)
+    if types.is_map(kind):
+        return _count(kind.item_type)
     return _count(kind.value_type) if types.is_list(kind) else 0
 
 
-def inferred(values: Iterable[Any]) -> pa.StructType:
-    """Return the fields of decoded objects. Where types differ the first one counts; integers and fractions: double."""
-    kind: pa.DataType = pa.struct([])
+def inferred(values: Iterable[Any], left_out: LeftOut) -> pa.StructType:
+    """Return the fields of decoded objects. Where types differ the first one counts; integers and fractions: double.
+
+    left_out: as in `usable`.
+    """
+    kinds: dict[str, pa.DataType] = {}
     for value in values:
-        if isinstance(value, Mapping):
-            kind = _both(kind, _type_of(value))
-    return usable(kind) or pa.struct([])
+        for name, one in value.items() if isinstance(value, Mapping) else ():
+            if isinstance(name, str):
+                kinds[name] = _both(kinds.get(name, pa.null()), _type_of(one, 1))
+    return usable(pa.struct(list(kinds.items())), left_out) or pa.struct([])
 
 
 def _both(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    if types.is_null(one):
-        return other
+    if types.is_null(one) or types.is_null(other):
+        return other if types.is_null(one) else one
+    if types.is_struct(one) and types.is_map(other):
+        return _both(other, one)
+    if types.is_map(one) and (types.is_map(other) or types.is_struct(other)):
+        items = [other.item_type] if types.is_map(other) else [field.type for field in other]
+        return pa.map_(one.key_type, functools.reduce(_both, items, one.item_type))
     if types.is_struct(one) and types.is_struct(other):
         result = {field.name: field.type for field in one}
         for field in other:
             result[field.name] = _both(result[field.name], field.type) if field.name in result else field.type
-        return pa.struct(list(result.items()))
+        joined = pa.struct(list(result.items()))
+        return _as_map(joined) or joined
     if types.is_list(one) and types.is_list(other):
         return pa.list_(_both(one.value_type, other.value_type))
+    if types.is_decimal(one) and types.is_decimal(other):
+        return one if one.scale >= other.scale else other
     return other if (one, other) == (pa.int64(), pa.float64()) else one
 
 
+_COLUMN_TYPES = (
+    types.is_boolean, types.is_integer, types.is_floating, types.is_string, types.is_binary, types.is_date32,
+    types.is_timestamp, types.is_decimal,
+)  # fmt: skip
 _PLAIN = {
     bool: pa.bool_(),
     int: pa.int64(),
@@ -164,17 +253,32 @@ _PLAIN = {
 }
 
 
-def _type_of(value: Any, depth: int = 0) -> pa.DataType:
-    if depth >= DEEPEST:
+UNKNOWN = pa.month_day_nano_interval()
+"""For a value that no type of a table can hold."""
+
+
+def _type_of(value: Any, depth: int) -> pa.DataType:
+    if value is None:
         return pa.null()
+    if depth > DEEPEST:
+        return UNKNOWN
     if isinstance(value, Mapping):
-        named = {name: one for name, one in value.items() if isinstance(name, str) and can_be_column(name)}
-        return pa.struct([(name, _type_of(one, depth + 1)) for name, one in named.items()])
+        kinds = [(name, _type_of(one, depth + 1)) for name, one in value.items()]
+        if isinstance(value, Map) or not all(isinstance(name, str) for name in value):
+            keys = functools.reduce(_both, (_type_of(name, depth + 1) for name in value), pa.null())
+            items = functools.reduce(_both, (kind for _, kind in kinds), pa.null())
+            return keys if types.is_null(keys) else pa.map_(keys, items)
+        kind = pa.struct(kinds)
+        return _as_map(kind) or kind
     if isinstance(value, list | tuple):
-        kind: pa.DataType = pa.null()
-        for one in value:
-            kind = _both(kind, _type_of(one, depth + 1))
-        return pa.list_(kind)
+        return pa.list_(functools.reduce(_both, (_type_of(one, depth + 1) for one in value), pa.null()))
     if isinstance(value, datetime):
         return pa.timestamp("us", "UTC")
-    return _PLAIN.get(type(value), pa.null())
+    return _decimal(value) if isinstance(value, Decimal) else _PLAIN.get(type(value), UNKNOWN)
+
+
+def _decimal(value: Decimal) -> pa.DataType:
+    """Return a type with the fraction digits of a value, and as many others as there can be."""
+    exponent = value.as_tuple().exponent
+    scale = max(0, -exponent) if isinstance(exponent, int) else 0
+    return pa.decimal128(MOST_DIGITS, scale) if scale <= MOST_DIGITS else UNKNOWN

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,24 +13,38 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
+from seglog.clock import EPOCH, microseconds
+
 Convert = Callable[[Any], Any]
+Units = Mapping[str, str]
+"""Which times may be numbers since 1970, by the path of their field (order.created, times[]): s, ms, us or ns."""
+NO_UNITS: Units = {}
+EARLIEST, LATEST = (microseconds(one.replace(tzinfo=UTC)) for one in (datetime.min, datetime.max))
+"""The times (us) of the years 1 to 9999."""
+MICROSECONDS = {"s": Decimal(1_000_000), "ms": Decimal(1000), "us": Decimal(1), "ns": Decimal("0.001")}
+"""Of a unit."""
+NO_UNIT = " without a unit"
+_BELOW_MICROSECONDS = re.compile(r"(\.[0-9]{6})[0-9]+")
 
 
 class Unfit(Exception):
     """A value does not fit a type; the text names it and the reason."""
 
 
-def converter(kind: pa.DataType, where: str) -> Convert:
+def converter(kind: pa.DataType, where: str, unfit: Callable[[str], None], units: Units) -> Convert:
     """Return a function that converts a decoded value, or raises Unfit.
 
     Integers must be exact, also in columns of floating point; fractions are rounded to the nearest number. Texts are
-    taken for times, dates and decimals. None, and a field that is missing, become null.
+    taken for times, dates and decimals, numbers for times that have a unit; what is less than a microsecond is cut off.
+    None, and a field that is missing, become null.
 
     Args:
         kind: The type; one that `seglog.table.columns` knows.
         where: Names the column, for Unfit.
+        unfit: Called with the reason for each field of an object that does not fit; it becomes null, the others stay.
+        units: See `Units`.
     """
-    plain = _nested(kind, where) or _primitive(kind)
+    plain = _nested(kind, where, unfit, units) or _primitive(kind, units.get(where))
 
     def convert(value: Any) -> Any:
         if value is None:
@@ -37,7 +52,9 @@ def converter(kind: pa.DataType, where: str) -> Convert:
         try:
             return plain(value)
         except (TypeError, ValueError, OverflowError, ArithmeticError, pa.ArrowException) as error:
-            raise Unfit(f"{where} is {_kind_of(value)}, which does not fit {kind}") from error
+            is_number = types.is_timestamp(kind) and type(value) in (int, float, Decimal)
+            hint = NO_UNIT if is_number and where not in units else ""
+            raise Unfit(f"{where} is {_kind_of(value)}, which does not fit {kind}{hint}") from error
 
     return convert
 
@@ -49,19 +66,32 @@ def _kind_of(value: Any) -> str:
     }.get(type(value), f"a {type(value).__name__}")  # fmt: skip
 
 
-def _nested(kind: pa.DataType, where: str) -> Convert | None:
+def _nested(kind: pa.DataType, where: str, unfit: Callable[[str], None], units: Units) -> Convert | None:
     if types.is_struct(kind):
-        parts = [
-            (field.name, converter(field.type, f"{where}.{field.name}" if where else field.name)) for field in kind
-        ]
+        names = {field.name: f"{where}.{field.name}" if where else field.name for field in kind}
+        parts = [(one.name, _or_null(converter(one.type, names[one.name], unfit, units), unfit)) for one in kind]
         return lambda value: {name: convert(_mapping(value).get(name)) for name, convert in parts}
     if types.is_map(kind):
-        keys, items = converter(kind.key_type, f"{where}.key"), converter(kind.item_type, f"{where}.value")
+        keys = converter(kind.key_type, f"{where}.key", unfit, units)
+        items = converter(kind.item_type, f"{where}.value", unfit, units)
         return lambda value: [(_key(keys(key)), items(item)) for key, item in _mapping(value).items()]
     if types.is_list(kind):
-        element = converter(kind.value_type, f"{where}[]")
+        element = converter(kind.value_type, f"{where}[]", unfit, units)
         return lambda value: [element(one) for one in _sequence(value)]
     return None
+
+
+def _or_null(convert: Convert, unfit: Callable[[str], None]) -> Convert:
+    """Return a function for a field of an object: null, and the reason, if it does not fit."""
+
+    def field(value: Any) -> Any:
+        try:
+            return convert(value)
+        except Unfit as error:
+            unfit(str(error))
+            return None
+
+    return field
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
@@ -82,7 +112,7 @@ def _key(key: Any) -> Any:
     return key
 
 
-def _primitive(kind: pa.DataType) -> Convert:
+def _primitive(kind: pa.DataType, unit: str | None) -> Convert:
     if types.is_boolean(kind):
         return _boolean
     if types.is_integer(kind):
@@ -95,7 +125,7 @@ def _primitive(kind: pa.DataType) -> Convert:
     if types.is_binary(kind):
         return _binary
     if types.is_timestamp(kind):
-        return _timestamp
+        return lambda value: _timestamp(value, unit)
     if types.is_date32(kind):
         return _date
     return lambda value: _decimal(value, kind)
@@ -142,10 +172,12 @@ def _binary(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(memoryview(value))
 
 
-def _timestamp(value: Any) -> Any:
+def _timestamp(value: Any, unit: str | None) -> Any:
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
-    text = pa.scalar(_text(value))
+    if unit is not None and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return EPOCH + timedelta(microseconds=math.floor(Decimal(str(value)) * MICROSECONDS[unit]))
+    text = pa.scalar(_BELOW_MICROSECONDS.sub(r"\1", _text(value)))
     try:
         return text.cast(pa.timestamp("us", "UTC")).as_py()
     except pa.ArrowInvalid:  # no zone: it is UTC

@@ -19,11 +19,13 @@ import pyarrow.json as pj
 from pyarrow import types
 
 from seglog.table.values.decoded import Typed, decoded, from_json, from_json_exactly, typed
-from seglog.table.values.fields import inferred, usable, with_leaves
+from seglog.table.values.fields import LeftOut, inferred, usable, with_leaves
+from seglog.table.values.fitting import EARLIEST, LATEST, NO_UNITS, Units
 
 PARTS = 8
 SMALLEST = 64  # rows that Python reads if the reader refuses them
 SAMPLE = 1000  # values that are searched for fields if the reader refuses a block
+FIRST = 100  # values that are searched for maps, which the reader would take for objects with very many fields
 LARGEST = 256 << 20  # bytes of a block; the reader counts in 32 bits
 MOST_OPENINGS = 2000  # of objects and arrays in a value: the reader's inference recurses, and a thread's stack is small
 _MARK = secrets.token_hex(8)
@@ -43,13 +45,17 @@ class Block:
         self._other = np.isin(first, [ord("{"), *_SPACE]) & ~self._plain  # for Python's json
         self._whole: pa.StructArray | None = None  # the plain values, if the reader could read them all at once
 
-    def found(self, known: pa.StructType) -> pa.StructType:
-        """Return the fields of the values, as far as they can be columns; known: the columns that there are."""
+    def found(self, known: pa.StructType, left_out: LeftOut) -> pa.StructType:
+        """Return the fields of the values, as far as they can be columns.
+
+        known: the columns that there are; left_out: gets the other fields, as in `usable`.
+        """
+        if not can_be_read(known) or not can_be_read(self._inferred(self._values.slice(0, FIRST), {})):
+            return self._inferred(self._values, left_out)
         rest = _rest(self._values, self._plain)
         table = None if _too_deep(rest) else _read(rest, _wider(known), "infer")
         if table is None:
-            step = max(1, len(self._values) // SAMPLE)
-            return inferred(decoded(self._values[::step].to_pylist(), from_json))
+            return self._inferred(self._values[:: max(1, len(self._values) // SAMPLE)], left_out)
         kinds = {field.name: field.type for field in table.schema if field.name != _MARK}
         for field in known:
             narrow = _cast(table.column(field.name), field.type)
@@ -57,24 +63,27 @@ class Block:
                 kinds[field.name] = _unless_wider(kinds[field.name], field.type)
                 table = table.set_column(table.schema.get_field_index(field.name), field.name, narrow)
         self._whole = _struct_of(table, known)
-        return usable(pa.struct(list(kinds.items()))) or pa.struct([])
+        return usable(pa.struct(list(kinds.items())), left_out) or pa.struct([])
 
-    def typed(self, fields: pa.StructType) -> Typed:
-        """Return the values as these fields; what does not fit is null, with the reason."""
+    def _inferred(self, values: pa.Array, left_out: LeftOut) -> pa.StructType:
+        return inferred(decoded(values.to_pylist(), from_json), left_out)
+
+    def typed(self, fields: pa.StructType, units: Units = NO_UNITS) -> Typed:
+        """Return the values as these fields; what does not fit is null, with the reason. units: see `Units`."""
         count = len(self._values)
         positions = np.flatnonzero(self._plain)
         plain = self._values if len(positions) == count else self._values.take(pa.array(positions))
         if self._whole is not None and self._whole.type == fields:
-            parts = list(_checked(plain, self._whole))
+            parts = list(_checked(plain, self._whole, units))
         else:
-            parts = list(_in_parts(plain, fields))
+            parts = list(_in_parts(plain, fields, units))
         if len(positions) == count:
             return _joined(parts, fields)
         others = np.flatnonzero(self._other)
         given = np.asarray(pc.is_valid(self._values))
         neither = np.flatnonzero(given & ~self._plain & ~self._other)
         absent = np.flatnonzero(~given)
-        parts.append(typed(decoded(self._values.take(pa.array(others)).to_pylist(), from_json_exactly), fields))
+        parts.append(_by_python(self._values.take(pa.array(others)), fields, units))
         parts.append(Typed(pa.nulls(len(neither), fields), pa.repeat("it is not a JSON object", len(neither))))
         parts.append(Typed(pa.nulls(len(absent), fields), _no_reasons(len(absent))))
         order = pa.array(np.argsort(np.concatenate([positions, others, neither, absent]), kind="stable"))
@@ -87,6 +96,19 @@ def can_be_read(kind: pa.DataType) -> bool:
     if types.is_struct(kind):
         return all(can_be_read(field.type) for field in kind)
     return can_be_read(kind.value_type) if types.is_list(kind) else not types.is_map(kind)
+
+
+def is_json(kind: pa.DataType) -> bool:
+    """Return whether JSON has values of a type: the keys of its maps are texts."""
+    if types.is_map(kind):
+        return types.is_string(kind.key_type) and is_json(kind.item_type)
+    if types.is_struct(kind):
+        return all(is_json(field.type) for field in kind)
+    return not types.is_list(kind) or is_json(kind.value_type)
+
+
+def _by_python(values: pa.Array, fields: pa.StructType, units: Units) -> Typed:
+    return typed(decoded(values.to_pylist(), from_json_exactly), fields, units)
 
 
 def _no_reasons(count: int) -> pa.StringArray:
@@ -112,24 +134,48 @@ def _first_bytes(values: pa.Array) -> tuple[Any, Any]:
     return found[0], found[1]
 
 
-def _in_parts(values: pa.Array, fields: pa.StructType) -> Iterator[Typed]:
+def _in_parts(values: pa.Array, fields: pa.StructType, units: Units) -> Iterator[Typed]:
     """Yield the values, all of which begin an object, in order: what the reader takes at once, and the rest."""
     count = len(values)
-    rows = None
-    if count and values.nbytes <= LARGEST:
-        table = _read(pc.binary_slice(values, 1, _END), fields, "ignore")
-        rows = None if table is None else _cast(_struct_of(table, fields), fields)
+    is_known = can_be_read(fields)
+    rows = _rows(values, fields, units) if count and is_known and values.nbytes <= LARGEST else None
     if rows is not None:
-        yield from _checked(values, rows)
-    elif count <= SMALLEST:
-        yield typed(decoded(values.to_pylist(), from_json_exactly), fields)
+        yield from _checked(values, rows, units)
+    elif count <= SMALLEST or not is_known:
+        yield _by_python(values, fields, units)
     else:
         size = -(-count // PARTS)
         for start in range(0, count, size):
-            yield from _in_parts(values.slice(start, size), fields)
+            yield from _in_parts(values.slice(start, size), fields, units)
 
 
-def _checked(values: pa.Array, rows: pa.StructArray) -> Iterator[Typed]:
+def _rows(values: pa.Array, fields: pa.StructType, units: Units) -> pa.StructArray | None:
+    """Return what the reader takes the values for; None if it refuses one. Times with a unit are read as numbers."""
+    kinds = [(one.name, pa.int64() if one.name in units else one.type) for one in fields]
+    table = _read(pc.binary_slice(values, 1, _END), pa.struct(kinds), "ignore")
+    if table is None:
+        return None
+    for name in units.keys() & set(table.column_names):
+        at = table.schema.get_field_index(name)
+        times = _times(table.column(name), units[name])
+        if times is None:
+            return None
+        table = table.set_column(at, name, times)
+    return _cast(_struct_of(table, fields), fields)
+
+
+def _times(numbers: pa.ChunkedArray, unit: str) -> pa.ChunkedArray | None:
+    """Return numbers since 1970 as times; None if one is in no year of 1 to 9999."""
+    try:
+        times = numbers.cast(pa.timestamp(unit, "UTC")).cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowException:
+        return None
+    bounds = pc.min_max(times.cast(pa.int64()))
+    low, high = bounds["min"].as_py(), bounds["max"].as_py()
+    return times if low is None or (low >= EARLIEST and high <= LATEST) else None
+
+
+def _checked(values: pa.Array, rows: pa.StructArray, units: Units) -> Iterator[Typed]:
     """Yield what the reader returned, but let Python's json read the few rows that may have lost digits, or NaN."""
     suspects = _suspects(values, rows)
     if suspects is None:
@@ -140,7 +186,7 @@ def _checked(values: pa.Array, rows: pa.StructArray) -> Iterator[Typed]:
         if position > at:
             yield Typed(rows.slice(at, position - at), _no_reasons(position - at))
         if position < len(rows):
-            yield typed(decoded(values.slice(position, 1).to_pylist(), from_json_exactly), rows.type)
+            yield _by_python(values.slice(position, 1), rows.type, units)
         at = position + 1
 
 
