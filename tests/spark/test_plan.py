@@ -14,7 +14,6 @@ from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.plan import TASK_BYTES, TASKS, OffsetRange, ReadPlan, Share, plan_read
-from seglog.spark.read.pushdown import EVERYTHING, Restriction
 
 MIB = 1024 * 1024
 
@@ -25,7 +24,7 @@ def snapshot(*segments: tuple[int, int, int], partition: int = 0, lowest: int | 
     return LogSnapshot("t", partition, f"/t/{partition}", low, extents[-1].stop if extents else low, extents)
 
 
-def plan(*snapshots: LogSnapshot, restriction: Restriction = EVERYTHING, least: int = 0, **options: str) -> ReadPlan:
+def plan(*snapshots: LogSnapshot, least: int = 0, **options: str) -> ReadPlan:
     parsed = ReadOptions.parse({"path": "/t", **options})
     starts, stops = (ends(snapshots, parsed, lambda log, moment: None) for ends in (bounds.starts, bounds.stops))
     bounds.check_order(snapshots, starts, stops, parsed)
@@ -33,7 +32,7 @@ def plan(*snapshots: LogSnapshot, restriction: Restriction = EVERYTHING, least: 
         Share(log, start, stop, position_at(log, stop))
         for log, start, stop in zip(snapshots, starts, stops, strict=True)
     ]
-    return plan_read(shares, parsed, restriction, least_bytes=least)
+    return plan_read(shares, parsed, least_bytes=least)
 
 
 def planned(*snapshots: LogSnapshot, **options: str) -> list[tuple[int, int, int]]:
@@ -152,20 +151,13 @@ def test_each_range_knows_the_file_its_last_record_stands_in() -> None:
     assert [part.position.file for part in plan(log, endingOffsets=offsets(p0=35)).ranges] == [1, 2, 3]
 
 
-def test_filters_narrow_ranges_and_the_figures_tell_what_was_saved() -> None:
+def test_the_figures_tell_what_the_bounds_save() -> None:
     logs = [snapshot((0, 10, 1000), (10, 20, 1000), partition=number) for number in range(2)]
-    found = plan(*logs, restriction=Restriction(offsets=((5, 8), (19, 25)), partitions=((1, 2),)))
-    assert [(part.partition, part.start, part.stop) for part in found.ranges] == [(1, 5, 8), (1, 19, 20)]
+    found = plan(*logs, startingOffsets=offsets(p0=20, p1=5), endingOffsets=offsets(p0=20, p1=9))
+    assert [(part.partition, part.start, part.stop) for part in found.ranges] == [(1, 5, 9)]
     figures = found.figures
-    assert (figures.logs, figures.logs_skipped, figures.segments, figures.segments_skipped) == (1, 1, 2, 2)
-    assert (figures.bytes, figures.bytes_skipped, figures.records, figures.tasks) == (400, 3600, 4, 2)
-
-
-def test_a_segment_whose_timestamps_are_out_of_question_is_left_out() -> None:
-    extents = (Extent(0, 10, 100, 1, 10, 0, 99), Extent(10, 20, 100, 2, 10, 50, 150), Extent(20, 30, 100, 3))
-    log = LogSnapshot("t", 0, "/t/0", 0, 30, extents)
-    found = plan(log, restriction=Restriction(timestamps=((100, 110),)))
-    assert [(part.start, part.stop) for part in found.ranges] == [(10, 20), (20, 30)]
+    assert (figures.logs, figures.logs_skipped, figures.segments, figures.segments_skipped) == (1, 1, 1, 3)
+    assert (figures.bytes, figures.bytes_skipped, figures.records, figures.tasks) == (400, 3600, 4, 1)
 
 
 # --- where reading starts and ends

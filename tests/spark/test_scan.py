@@ -15,7 +15,6 @@ import seglog
 from seglog.errors import CorruptRecord, LogNotFound, LogTruncated, OffsetOutOfRange
 from seglog.spark.read.explain import explain_read
 from seglog.spark.read.options import ReadOptions
-from seglog.spark.read.pushdown import EVERYTHING
 from seglog.spark.read.scan import RangeScan
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def fill(log: seglog.Log, records: int, value: bytes = b"v") -> None:
 
 def read(parts: list[OffsetRange], **options: Any) -> list[dict[str, Any]]:
     parsed = ReadOptions.parse({"path": "/", **options})
-    scans = [RangeScan(part, parsed.columns, EVERYTHING, fail_on_data_loss=parsed.fail_on_data_loss) for part in parts]
+    scans = [RangeScan(part, parsed.columns, fail_on_data_loss=parsed.fail_on_data_loss) for part in parts]
     return [row for scan in scans for batch in scan for row in batch.to_pylist()]
 
 
@@ -115,7 +114,7 @@ def test_a_file_that_goes_in_the_middle_of_a_scan_without_a_lease(tmp_path: Path
         fill(log, 200)
     parts = explain_read(tmp_path / "log").ranges
     whole = replace(parts[-1], start=0, extents=tuple(extent for part in parts for extent in part.extents))
-    scan = iter(RangeScan(whole, ("offset",), EVERYTHING, fail_on_data_loss=fail))
+    scan = iter(RangeScan(whole, ("offset",), fail_on_data_loss=fail))
     first = next(scan)["offset"].to_pylist()
     for lease in (tmp_path / "log" / "readers").iterdir():
         lease.unlink()
@@ -162,7 +161,7 @@ def test_a_damaged_record_is_named_after_the_sound_ones_before_it(tmp_path: Path
     data = bytearray(store.read_bytes())
     data[position] ^= 1
     store.write_bytes(data)
-    batches = iter(RangeScan(parts[0], ("offset",), EVERYTHING, fail_on_data_loss=True))
+    batches = iter(RangeScan(parts[0], ("offset",), fail_on_data_loss=True))
     seen: list[int] = []
     with pytest.raises(CorruptRecord) as caught:
         for batch in batches:

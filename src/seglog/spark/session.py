@@ -28,8 +28,6 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # Plain microseconds: Spark's own default, INT96, is deprecated and reads as nanoseconds elsewhere.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Off by default in Spark: format "seglog" then skips what filters on offset, timestamp or partition exclude.
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.driver.defaultJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING}",
 }
 

@@ -7,7 +7,6 @@ compiled code. `options` explains the options.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 
 from pyspark.sql.datasource import (
@@ -50,9 +49,9 @@ class SeglogDataSource(DataSource):
         """Return the batch reader. Raises InvalidArgument for a bad option or schema."""
         options = self._read_options("batch", schema)
         _check_schema(schema, options)
-        from seglog.spark.read.reader import PushdownReader, SeglogReader  # noqa: PLC0415 - as above
+        from seglog.spark.read.reader import SeglogReader  # noqa: PLC0415 - as above
 
-        return PushdownReader(options) if options.push_filters and _filters_follow() else SeglogReader(options)
+        return SeglogReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the streaming reader; errors as in `reader`."""
@@ -114,17 +113,3 @@ def _check_schema(schema: StructType, options: ReadOptions) -> None:
     own = spark_schema(options.columns)
     if catalog_table.plain(schema) != own:
         raise InvalidArgument(f"format seglog has its own schema; omit .schema(): {own.simpleString()}")
-
-
-def _filters_follow() -> bool:
-    """Whether Spark will push filters down to the reader.
-
-    It does if its setting is on and the query has filters, in a process that runs a certain module; and it rejects a
-    reader that takes filters if the setting is off, without informing the reader.
-    """
-    return "pyspark.sql.worker.data_source_pushdown_filters" in {*sys.modules, _main_module()}
-
-
-def _main_module() -> str | None:
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return None if spec is None else spec.name

@@ -157,7 +157,7 @@ class _SegmentAudit:
 
     def _pass_by(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add a stretch of readable records to the report and yield its keys and identities."""
-        share, table = self.share, self._columns.all_rows(batch)
+        share, table = self.share, self._columns.convert(batch)
         stretch = Stretch(
             table.column("key"),
             table.column("offset").to_numpy(),

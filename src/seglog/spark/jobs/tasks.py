@@ -57,10 +57,9 @@ def with_marks(frame: DataFrame, pins: Sequence[Pin]) -> DataFrame:
 
 def records(part: OffsetRange, columns: Sequence[str]) -> RangeScan:
     """Return columns of the records of one log, as Arrow batches in offset order; for a task of `spread`."""
-    from seglog.spark.read.pushdown import EVERYTHING  # noqa: PLC0415 - imports pyarrow and numba in the task
-    from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - as above
+    from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - imports pyarrow and numba in the task
 
-    return RangeScan(part, columns, EVERYTHING, fail_on_data_loss=True)
+    return RangeScan(part, columns, fail_on_data_loss=True)
 
 
 def spread(

@@ -1,7 +1,6 @@
 """Reading into Spark, in batch and as a stream.
 
 options    option strings -> frozen options                       (pure)
-pushdown   Spark's filters -> what remains of a read              (pure)
 log_access the interface to logs: local_logs, a file system; server_logs, a server; tiered, with a table below;
            sites chooses; extents: what each log holds
 bounds     starts and ends -> offsets; loss: what no longer exists

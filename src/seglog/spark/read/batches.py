@@ -1,4 +1,4 @@
-"""Convert a log's Arrow batches to Spark's: its columns, its exact types, the wanted rows.
+"""Convert a log's Arrow batches to Spark's: its columns, its exact types.
 
 Spark compares types exactly, hence no large_*, *_view or non-nullable fields. Takes batches whose keys and values are
 views into the store, and copies only requested columns; plain ones, from a server, are used unchanged. Knows no log and
@@ -8,22 +8,17 @@ no option.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seglog.spark.read.options import all_columns
-from seglog.spark.read.pushdown import ALL, EVERYTHING, Intervals, Restriction
 from seglog.topic.columns import plain_binary
 
 # About the size that the JVM reads fastest: larger batches only cost it memory.
 BATCH_ROWS = 10_000
 BATCH_BYTES = 8 * 1024 * 1024
 CREATE_TIME = 0
-
-Array = np.ndarray[Any, Any]
 
 _HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 _TYPES = {
@@ -46,49 +41,22 @@ def arrow_schema(columns: Sequence[str] | None = None, *, include_headers: bool 
 class SparkColumns:
     """Creates the columns of one partition's batches."""
 
-    def __init__(
-        self, topic: str, partition: int, columns: Sequence[str], restriction: Restriction = EVERYTHING
-    ) -> None:
+    def __init__(self, topic: str, partition: int, columns: Sequence[str]) -> None:
         self._constants = {"topic": topic, "partition": partition, "timestampType": CREATE_TIME}
         self._made = {name: pa.array([], _TYPES[name]) for name in self._constants}
         self._schema = arrow_schema(columns)
-        self._restriction = restriction
 
-    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return the wanted rows of a log's batch in Spark's form; None if there are none."""
-        rows = self._wanted(batch)
-        if rows is not None and not rows.any():
-            return None
-        return self._converted(batch, rows)
-
-    def all_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return all rows of a log's batch in Spark's form."""
-        return self._converted(batch, None)
-
-    def _converted(self, batch: pa.RecordBatch, rows: Array | None) -> pa.RecordBatch:
-        count = batch.num_rows if rows is None else int(np.count_nonzero(rows))
-        columns = [self._column(field.name, batch, rows, count) for field in self._schema]
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a log's batch in Spark's form."""
+        columns = [self._column(field.name, batch) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _wanted(self, batch: pa.RecordBatch) -> Array | None:
-        """Return a bool per row: whether it is wanted; None if all are."""
-        rows = None
-        if self._restriction.offsets != ALL:
-            rows = _inside(batch.column("offset").to_numpy(), self._restriction.offsets)
-        if self._restriction.timestamps != ALL:
-            timestamps = batch.column("timestamp").cast(pa.int64()).to_numpy()
-            late = _inside(timestamps, self._restriction.timestamps)
-            rows = late if rows is None else rows & late
-        return None if rows is None or rows.all() else rows
-
-    def _column(self, name: str, batch: pa.RecordBatch, rows: Array | None, count: int) -> pa.Array:
+    def _column(self, name: str, batch: pa.RecordBatch) -> pa.Array:
         if name in self._constants:
-            return self._constant(name, count)
+            return self._constant(name, batch.num_rows)
         column = batch.column(name)
-        if name in ("key", "value") and not (rows is None and column.type == _TYPES[name]):
-            return plain_binary(column, name, rows)
-        if rows is not None:
-            column = column.filter(pa.array(rows))
+        if name in ("key", "value") and column.type != _TYPES[name]:
+            return plain_binary(column, name)
         return _headers(column) if name == "headers" else column
 
     def _constant(self, name: str, count: int) -> pa.Array:
@@ -96,17 +64,6 @@ class SparkColumns:
         if len(self._made[name]) < count:
             self._made[name] = pa.repeat(pa.scalar(self._constants[name], _TYPES[name]), max(count, BATCH_ROWS))
         return self._made[name].slice(0, count)
-
-
-def _inside(numbers: Array, intervals: Intervals) -> Array:
-    """Return a bool per number: whether it lies in one of the intervals."""
-    if not intervals:
-        return np.zeros(len(numbers), np.bool_)
-    lows = np.array([low for low, _ in intervals], np.int64)
-    lasts = np.array([high - 1 for _, high in intervals], np.int64)
-    near = np.searchsorted(lows, numbers, side="right") - 1
-    found: Array = (near >= 0) & (numbers <= lasts[near])
-    return found
 
 
 def _headers(column: pa.Array) -> pa.Array:

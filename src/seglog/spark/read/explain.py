@@ -7,42 +7,30 @@ Python data sources cannot show metrics on Spark's pages; these figures are also
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from seglog.errors import InvalidArgument
 from seglog.spark import require_pyspark
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.plan import ReadPlan
-from seglog.spark.read.pushdown import push
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import Filter
 
 
-def explain_read(path: str | Path | None = None, filters: Sequence[Filter] = (), **options: Any) -> ReadPlan:
+def explain_read(path: str | Path | None = None, **options: Any) -> ReadPlan:
     """Return the plan of `spark.read.format("seglog").options(**options).load(path)`: its ranges and `figures`.
 
     Args:
         path: What to read; None with option url.
-        filters: Of pyspark.sql.datasource, such as GreaterThan(("offset",), 1000).
         options: The options of the read.
 
     Raises:
-        InvalidArgument: a filter is not pushed down, or an option is invalid.
+        InvalidArgument: an option is invalid.
         MissingExtra: pyspark is not installed.
         LogNotFound, NotALog: there is no log to read.
     """
     require_pyspark()
     from seglog.spark.read.reader import SeglogReader  # noqa: PLC0415 - needs pyspark, an optional dependency
 
-    restriction, left = push(filters)
-    if left:
-        raise InvalidArgument(f"filter {left[0]} is not pushed down; Spark checks it row by row")
     texts = {name: str(value) for name, value in options.items()}
     if path is not None:
         texts["path"] = str(path)
-    reader = SeglogReader(ReadOptions.parse(texts, environment=os.environ))
-    reader.restriction = restriction
-    return reader.plan()
+    return SeglogReader(ReadOptions.parse(texts, environment=os.environ)).plan()

@@ -17,8 +17,7 @@ class Extent:
     """One segment that holds offsets start .. stop (exclusive), and the bytes of its store.
 
     file: the number of its file, which only grows and is never reused. records: None if not counted; stop - start
-    without gaps. Timestamps in us, None if unknown (the active segment's). entry: of a log in a directory, by which a
-    task opens the file even if the log has replaced it since.
+    without gaps. entry: of a log in a directory, by which a task opens the file even if the log has replaced it since.
     """
 
     start: int
@@ -26,8 +25,6 @@ class Extent:
     bytes: int
     file: int = 0
     records: int | None = None
-    min_timestamp: int | None = None
-    max_timestamp: int | None = None
     dense: bool = True
     entry: SegmentEntry | None = None
 

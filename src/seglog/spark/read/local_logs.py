@@ -201,8 +201,6 @@ def _sealed(entry: SegmentEntry) -> Extent:
         entry.bytes or 0,
         entry.file,
         entry.records,
-        entry.min_timestamp,
-        entry.max_timestamp,
         entry.dense,
         entry,
     )

@@ -22,7 +22,7 @@ in any case.
 | startingPositions | the offsets of a checkpoint, as JSON: a new query continues there; stream only | |
 | table | WAREHOUSE/NAME of a table of `seglog table sync`: what a log no longer holds is read from it | none |
 | tableCatalogCredentials | JSON with the properties of the table's pyiceberg catalog | catalog.db in the warehouse |
-| pushFilters | true: apply the filters of a query that uses this frame once (see below); batch only | false |
+| pushFilters | no effect (see below) | |
 | failOnDataLoss | true; false logs a warning and continues with what exists | true |
 | expose | durable: only records that survive power loss; appended: all records | appended |
 | minPartitions | at least this many input partitions | one per segment |
@@ -33,9 +33,10 @@ in any case.
 
 -2 is earliest and -1 latest. Of several starts the first in this table counts, and likewise of several ends. As in
 Kafka's source an end is rejected in a stream, and the three trigger limits are ignored in batch, with a warning.
-pushFilters also needs Spark's spark.sql.python.filterPushdown.enabled. Spark 4.3 passes filters to a Python source per
-`load`, not per query: the filters of one query of a frame silently narrow every later query of the same frame. So it is
-off unless the user of a frame declares that only one query uses it.
+pushFilters applied the filters of a query to its read. Spark (4.3) passes filters to a Python source per `load`, not
+per query, and does not inform it of a query without filters: the filters of one query, even of one that was only
+explained, narrow the other queries of the same frame, and of two in one query (a union) the last ones hold for both. No
+process of Python can see which query it reads for. So filters are Spark's alone.
 tableCatalogCredentials may hold secrets. Spark shows options in plans, on its pages and in event logs, but hides those
 whose names match spark.redaction.regex, as this one does by default, whatever its value.
 On a server all topics are read that the token has a right on, unless one of the three selects some.
@@ -157,7 +158,6 @@ class ReadOptions:
     stop: Bound
     late_start: str
     fail_on_data_loss: bool
-    push_filters: bool
     durable: bool
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -200,7 +200,6 @@ class ReadOptions:
             stop=_bound(given, _ENDS, {"latest": LATEST}),
             late_start=choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
             fail_on_data_loss=boolean(given, "failOnDataLoss", default=True),
-            push_filters=boolean(given, "pushFilters", default=False),
             durable=choice(given, "expose", ("appended", "durable"), "appended") == "durable",
             min_partitions=count(given, "minPartitions"),
             max_records_per_partition=count(given, "maxRecordsPerPartition"),
@@ -214,6 +213,8 @@ class ReadOptions:
 
 
 def _check_mode(given: Mapping[str, str], mode: Mode) -> None:
+    if boolean(given, "pushFilters", default=False):
+        _LOG.warning("option pushFilters has no effect: select records with offsets, times or assign in the options")
     if mode == "stream":
         for name in _ENDS:
             if name in given:

@@ -1,7 +1,7 @@
 """The input partitions of a read: the segments of snapshots, split and joined into ranges of offsets.
 
 Pure: what to read in, ranges out. Rules, in this order:
-1. each log is read from its start to its stop, without what a pushed filter excludes;
+1. each log is read from its start to its stop;
 2. ranges follow segments; neighbours are joined while at least about TASKS tasks remain, each up to TASK_BYTES;
 3. a range above TASK_BYTES or maxRecordsPerPartition is split into equal parts;
 4. if there are fewer ranges than minPartitions, the longest are split further.
@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from seglog.spark.read.data_loss import Position
-from seglog.spark.read.pushdown import EVERYTHING, Restriction
 
 if TYPE_CHECKING:
     from seglog.log.history import Snapshot
@@ -32,15 +31,13 @@ TASKS = 16
 class Share:
     """What is read of one log: offsets start .. stop (exclusive).
 
-    position: the end of the read, by which a task can check that it reads what was planned. first: a filter wants no
-    record before it.
+    position: the end of the read, by which a task can check that it reads what was planned.
     """
 
     snapshot: LogSnapshot
     start: int
     stop: int
     position: Position
-    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a plan reads and what it skips: logs, segments, bytes of stores (parts in proportion), tasks.
+    """What a plan reads of the selected logs, and skips of them: logs, segments, bytes of stores (parts in proportion).
 
     records: offsets in the ranges, an upper bound of the records after compaction.
     """
@@ -86,11 +83,9 @@ class ReadPlan:
     figures: Figures
 
 
-def plan_read(
-    shares: Sequence[Share], options: ReadOptions, restriction: Restriction = EVERYTHING, *, least_bytes: int = 0
-) -> ReadPlan:
+def plan_read(shares: Sequence[Share], options: ReadOptions, *, least_bytes: int = 0) -> ReadPlan:
     """Divide what is to be read; neighbours below `least_bytes` in total are always joined."""
-    pieces = [piece for share in shares for piece in _pieces(share, restriction)]
+    pieces = [piece for share in shares for piece in _pieces(share)]
     target = min(TASK_BYTES, max(sum(piece.bytes for piece in pieces) // TASKS, least_bytes))
     ranges = _cut_to_count(
         [part for whole in _join(pieces, target) for part in _cut_to_size(whole, options.max_records_per_partition)],
@@ -110,16 +105,12 @@ def _as_in(log: LogSnapshot, part: OffsetRange) -> OffsetRange:
     return replace(part, snapshot=snapshot, extents=log.between(part.start, part.stop))
 
 
-def _pieces(share: Share, restriction: Restriction) -> Iterable[OffsetRange]:
+def _pieces(share: Share) -> Iterable[OffsetRange]:
     """Yield what is read of each segment; bytes shrink in proportion."""
-    snapshot = share.snapshot
-    if not restriction.admits(snapshot.topic, snapshot.partition):
-        return
-    for extent in snapshot.extents:
-        if restriction.may_be_in(extent):
-            low, high = restriction.hull(max(extent.start, share.start, share.first), min(extent.stop, share.stop))
-            if low < high:
-                yield _piece(share, extent, low, high)
+    for extent in share.snapshot.extents:
+        low, high = max(extent.start, share.start), min(extent.stop, share.stop)
+        if low < high:
+            yield _piece(share, extent, low, high)
 
 
 def _piece(share: Share, extent: Extent, low: int, high: int) -> OffsetRange:
@@ -167,22 +158,16 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _figures(shares: Sequence[Share], pieces: list[OffsetRange], tasks: int) -> Figures:
-    segments, size = _considered(shares)
+    held = [extent for share in shares for extent in share.snapshot.extents if extent.start < extent.stop]
     read, read_bytes = len({(piece.path, piece.position.file) for piece in pieces}), sum(p.bytes for p in pieces)
     logs = len({piece.path for piece in pieces})
     return Figures(
         logs=logs,
         logs_skipped=len(shares) - logs,
         segments=read,
-        segments_skipped=segments - read,
+        segments_skipped=len(held) - read,
         bytes=read_bytes,
-        bytes_skipped=size - read_bytes,
+        bytes_skipped=sum(extent.bytes for extent in held) - read_bytes,
         records=sum(piece.stop - piece.start for piece in pieces),
         tasks=tasks,
     )
-
-
-def _considered(shares: Sequence[Share]) -> tuple[int, int]:
-    """Return (segments, bytes) of what the options select, before any filter."""
-    parts = [piece for share in shares for piece in _pieces(replace(share, first=0), EVERYTHING)]
-    return len(parts), sum(piece.bytes for piece in parts)

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from seglog.spark.read import bounds
 from seglog.spark.read.data_loss import position_at
 from seglog.spark.read.log_access import Site
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.plan import OffsetRange, ReadPlan, Share, as_planned, plan_read
-from seglog.spark.read.pushdown import EVERYTHING, LOWEST, Restriction, push
 from seglog.spark.read.sites import site_of
 
 if TYPE_CHECKING:
@@ -43,7 +41,6 @@ class SeglogReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self.restriction = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
         """Return the ranges of one snapshot, taken now; later appends are not read."""
@@ -56,60 +53,36 @@ class SeglogReader(DataSourceReader):
         """
         with site_of(self.options) as site:
             for _ in range(LOOKS):
-                shares = shares_of(site, self.options, self.restriction)
+                shares = shares_of(site, self.options)
                 snapshots = [share.snapshot for share in shares]
                 if site.keep(snapshots):
                     break
-        plan = as_planned(plan_read(shares, self.options, self.restriction), snapshots)
+        plan = as_planned(plan_read(shares, self.options), snapshots)
         _LOG.info("planned to read %s: %s", self.options.where, plan.figures)
         return plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range in offset order."""
-        return read_range(partition, self.options, self.restriction)
+        return read_range(partition, self.options)
 
 
-class PushdownReader(SeglogReader):
-    """A SeglogReader for when Spark pushes filters down.
-
-    Spark rejects a reader with this method if the setting spark.sql.python.filterPushdown.enabled is off.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that can be applied exactly; return the others, which Spark checks."""
-        self.restriction, left = push(filters)
-        return left
-
-
-def read_range(
-    partition: InputPartition, options: ReadOptions, restriction: Restriction = EVERYTHING
-) -> Iterator[pa.RecordBatch]:
+def read_range(partition: InputPartition, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Return the Arrow batches of one input partition; none for Spark's placeholder if a plan has no ranges."""
     if partition.value is None:
         return iter(())
     from seglog.spark.read.scan import RangeScan  # noqa: PLC0415 - imports Arrow and the kernels, which only tasks need
 
     fail, site = options.fail_on_data_loss, site_of(options)
-    return iter(RangeScan(partition.value, options.columns, restriction, fail_on_data_loss=fail, site=site))
+    return iter(RangeScan(partition.value, options.columns, fail_on_data_loss=fail, site=site))
 
 
-def shares_of(site: Site, options: ReadOptions, restriction: Restriction) -> list[Share]:
+def shares_of(site: Site, options: ReadOptions) -> list[Share]:
     """Return what a batch read takes of every log in its present state. Raises InvalidArgument for a bad option."""
     snapshots = site.look_at_all(site.places(options.selection))
     starts = bounds.starts(snapshots, options, site.offset_at)
     stops = bounds.stops(snapshots, options, site.offset_at)
     bounds.check_order(snapshots, starts, stops, options)
-    shares = [
+    return [
         Share(snapshot, start, stop, position_at(snapshot, stop))
         for snapshot, start, stop in zip(snapshots, starts, stops, strict=True)
     ]
-    return [_from_first_wanted(share, restriction, site.offset_at) for share in shares]
-
-
-def _from_first_wanted(share: Share, restriction: Restriction, first_at: bounds.FirstAt) -> Share:
-    """Start at the first record that is late enough for the filters: all before it are older."""
-    snapshot, times = share.snapshot, restriction.timestamps
-    if not times or times[0][0] == LOWEST or not restriction.admits(snapshot.topic, snapshot.partition):
-        return share
-    first = first_at(snapshot, times[0][0])
-    return replace(share, first=share.stop if first is None else first)

@@ -16,7 +16,6 @@ from seglog.spark.read.batches import SparkColumns
 from seglog.spark.read.data_loss import Loss, lost_below, report
 from seglog.spark.read.extents import LogSnapshot
 from seglog.spark.read.local_logs import LocalSite
-from seglog.spark.read.pushdown import Restriction
 from seglog.spark.worker_process import keep_loaded
 from seglog.topic.layout.places import Place
 
@@ -35,7 +34,6 @@ class RangeScan:
         self,
         part: OffsetRange,
         columns: Sequence[str],
-        restriction: Restriction,
         *,
         fail_on_data_loss: bool,
         site: Site | None = None,
@@ -44,7 +42,7 @@ class RangeScan:
         self._part = part
         self._site = LocalSite(part.path) if site is None else site
         self._place = Place(part.topic, part.partition, part.path)
-        self._columns = SparkColumns(part.topic, part.partition, columns, restriction)
+        self._columns = SparkColumns(part.topic, part.partition, columns)
         self._fail = fail_on_data_loss
         self._next = part.start
         self.bytes_read = 0
@@ -111,9 +109,7 @@ class RangeScan:
             return
         before = self.bytes_read
         for batch, following in held.batches(start, stop):
-            converted = self._columns.convert(batch)
-            if converted is not None:
-                yield converted
+            yield self._columns.convert(batch)
             self._next = max(self._next, following)
             self.bytes_read = before + held.bytes_read
         self.bytes_read = before + held.bytes_read

@@ -199,8 +199,6 @@ def _snapshot_of(
             one.bytes,
             one.file,
             one.records,
-            one.min_timestamp,
-            one.max_timestamp,
             one.dense,
         )
         for one in sealed

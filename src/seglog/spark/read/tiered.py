@@ -71,7 +71,7 @@ def _extent(file: TableFile, stop: int) -> Extent:
     dense = file.rows == file.last + 1 - file.start
     records = stop - file.start if dense else file.rows if whole else None
     size = file.bytes
-    return Extent(file.start, stop, size, KNOWN, records, file.min_timestamp, file.max_timestamp, dense)
+    return Extent(file.start, stop, size, KNOWN, records, dense)
 
 
 class TieredSite(Site):
