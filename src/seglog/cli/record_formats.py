@@ -25,6 +25,7 @@ from seglog.errors import InvalidArgument
 from seglog.format.lines import encode_bytes, encode_record
 from seglog.record import Record
 from seglog.terminal.units import format_time
+from seglog.visible import visible
 
 if TYPE_CHECKING:
     from seglog.cli.source import Row
@@ -237,9 +238,8 @@ class Table:
 
 
 def preview(data: bytes, width: int) -> str:
-    """Return the start of `data` as one line, with control characters and bytes that are not text escaped."""
-    text = data[: width * 4].decode("utf-8", "backslashreplace")
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[: width + 1])
+    """Return the start of `data` as one line, with bytes that are not text and what shows nothing escaped."""
+    shown = visible(data[: width * 4].decode("utf-8", "backslashreplace")[: width + 1])
     return shown if len(shown) <= width and len(data) <= width * 4 else shown[: width - 1] + "~"
 
 

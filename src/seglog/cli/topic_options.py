@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from seglog.cli.frame import File, argument
@@ -21,7 +23,7 @@ def after_root(name: str, about: str) -> click.Argument:
     return found
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> list[str]:
     """Return lines with columns as wide as needed, numbers right-aligned."""
     texts = [tuple(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row) for row in rows]
     widths = [max(len(line[column]) for line in [heads, *texts]) for column in range(len(heads))]

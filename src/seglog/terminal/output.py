@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from seglog.errors import InvalidArgument
+from seglog.visible import visible
 
 STANDARD = "-"
+_LINES = "\n\t"
 
 
 def stdout() -> BinaryIO:
@@ -40,9 +42,9 @@ def unicode_output() -> bool:
 
 
 def say(*lines: str) -> None:
-    """Write lines of text to standard output."""
+    """Write lines of text to standard output; what would move or hide other text on a terminal is escaped."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    stdout().write("".join(f"{line}\n" for line in lines).encode(encoding, "backslashreplace"))
+    stdout().write("".join(f"{visible(line, _LINES)}\n" for line in lines).encode(encoding, "backslashreplace"))
 
 
 def say_json(value: object) -> None:
@@ -53,7 +55,7 @@ def say_json(value: object) -> None:
 def note(text: str) -> None:
     """Write one line for people to stderr, apart from data."""
     if sys.stderr is not None:
-        print(f"seglog: {text}", file=sys.stderr)
+        print(f"seglog: {visible(text, _LINES)}", file=sys.stderr)
 
 
 def flush() -> None:
@@ -78,7 +80,7 @@ def confirmed(question: str, *, yes: bool) -> bool:
     if sys.stdin is None or sys.stderr is None or not sys.stdin.isatty():
         raise InvalidArgument(f"{question} There is no terminal to ask on: repeat with --yes")
     flush()
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -14,6 +14,7 @@ from seglog.errors import InvalidArgument, OffsetOutOfRange
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_moment, parse_offset
+from seglog.visible import visible_name
 
 if TYPE_CHECKING:
     from seglog.topic.groups import GroupState
@@ -35,12 +36,13 @@ def _list(args: Args) -> int:
     if args.json:
         output.say_json({"groups": [_facts(state) for state in states]})
         return Exit.OK
-    rows: list[tuple[object, ...]] = [
-        (state.name, len(state.members), ", ".join(sorted({topic for topic, _ in state.lag})), sum(state.lag.values()))
-        for state in states
-    ]
+    rows = [(visible_name(state.name), len(state.members), _topics(state), sum(state.lag.values())) for state in states]
     output.say(*(table(("group", "members", "topics", "lag"), rows) if rows else ["no groups"]))
     return Exit.OK
+
+
+def _topics(state: GroupState) -> str:
+    return ", ".join(sorted({topic for topic, _ in state.lag}))
 
 
 def _facts(state: GroupState) -> dict[str, Any]:
@@ -64,13 +66,13 @@ def _show(args: Args) -> int:
     if args.json:
         output.say_json(_facts(state))
         return Exit.OK
-    owners = {partition: member.id for member in state.members for partition in member.assignment}
+    owners = {partition: visible_name(member.id) for member in state.members for partition in member.assignment}
     rows: list[tuple[object, ...]] = [
         (topic, number, state.committed.get(topic, {}).get(number, "-"), lag, owners.get((topic, number), "-"))
         for (topic, number), lag in state.lag.items()
     ]
     members = format_count(len(state.members), "member")
-    output.say(f"{state.name}: {members}, generation {state.generation}")
+    output.say(f"{visible_name(state.name)}: {members}, generation {state.generation}")
     if rows:
         output.say("", *table(("topic", "partition", "committed", "lag", "member"), rows))
     return Exit.OK
@@ -130,7 +132,7 @@ def _may_drop_members(root: Root, state: GroupState, args: Args) -> bool:
         return True
     drop = root.dropping(state)
     count = format_count(len(state.members), "member")
-    question = f"Group {state.name} has {count} that will have to rejoin. Continue?"
+    question = f"Group {visible_name(state.name)} has {count} that will have to rejoin. Continue?"
     if not output.confirmed(question, yes=args.yes):
         output.note("nothing was changed")
         return False

@@ -19,6 +19,7 @@ from pathlib import Path
 from seglog.errors import SeglogError
 from seglog.format.foreign import UNREADABLE
 from seglog.storage import Lock, Storage
+from seglog.visible import visible
 
 UNKNOWN = "here or in another process"
 _MOST_BYTES = 1000
@@ -74,14 +75,10 @@ def _read(storage: Storage, name: str) -> str | None:
 
 def _text(pid: int, host: str, command: str) -> str | None:
     if host != platform.node():
-        return f"by process {pid} ({_printable(command)}) on {_printable(host)}"
+        return f"by process {pid} ({visible(command[:_MOST_CHARACTERS])}) on {visible(host[:_MOST_CHARACTERS])}"
     if pid == os.getpid():
         return f"by this process ({pid}): use the object that has it, or close that one first"
-    return f"by process {pid} ({_printable(command)})" if _is_alive(pid) else None
-
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text[:_MOST_CHARACTERS])
+    return f"by process {pid} ({visible(command[:_MOST_CHARACTERS])})" if _is_alive(pid) else None
 
 
 def _is_alive(pid: int) -> bool:

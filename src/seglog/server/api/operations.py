@@ -32,6 +32,7 @@ from seglog.server.runtime.memory import PIECE, Claim
 from seglog.server.runtime.spool import Body
 from seglog.server.runtime.tracebacks import forget_traceback
 from seglog.topic.layout.root import OFFSETS
+from seglog.visible import visible
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -361,11 +362,12 @@ async def true_cause(call: Call, error: Exception) -> Exception:
 
 
 def _note(error: Exception, scope: Scope) -> None:
-    """Log an error that the caller did not cause."""
+    """Log an error that the caller did not cause. The path may have any characters, also a newline."""
+    asked = visible(f"{scope['method']} {scope['path']}")
     if not isinstance(error, (SeglogError, OSError)):
-        log.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+        log.error("%s failed", asked, exc_info=error)
     elif status_of(error) >= 500 and not isinstance(error, HttpProblem):
-        log.warning("%s %s: %s", scope["method"], scope["path"], error)
+        log.warning("%s: %s", asked, visible(str(error)))
 
 
 def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -9,6 +9,7 @@ import { button, figure, groupTone, moment, since, size } from "./parts.js";
 import { address } from "./route.js";
 import { changed, state } from "./store.js";
 import { bytes, exact, percent, plural } from "./units.js";
+import { visibleName } from "./visible.js";
 
 const LEAST_PIXELS = 4;
 const MERGED_FROM = 60;
@@ -208,8 +209,8 @@ function marks(detail, placed) {
       style: { left: `${along(placed, offset) * 100}%` },
       href: address(["groups", name]),
       tabindex: "-1",
-      title: `${name} reads ${exact(offset)} next`,
-      "aria-label": `${name} at ${exact(offset)}`,
+      title: `${visibleName(name)} reads ${exact(offset)} next`,
+      "aria-label": `${visibleName(name)} at ${exact(offset)}`,
     }),
   );
   const durable =

@@ -12,6 +12,7 @@ import { address, current } from "./route.js";
 import { dismiss, lookAt, onChange, refresh, state } from "./store.js";
 import * as topic from "./topic.js";
 import * as topics from "./topics.js";
+import { visibleName } from "./visible.js";
 
 const SCHEMES = [
   ["", "System"],
@@ -193,7 +194,7 @@ function entry(kind, name, shown, more) {
     h(
       "a",
       { href: address([kind, name]), "aria-current": here ? "page" : null },
-      h("span", { class: "name" }, name),
+      h("span", { class: "name" }, visibleName(name)),
       more,
     ),
   );
@@ -201,7 +202,7 @@ function entry(kind, name, shown, more) {
 
 function draw() {
   drawn = false;
-  document.title = `${[...route.parts.slice(1, 2), route.parts[0]].join(" · ")} · seglog`;
+  document.title = `${[...route.parts.slice(1, 2).map(visibleName), route.parts[0]].join(" · ")} · seglog`;
   morph(document.getElementById("app"), frame());
 }
 

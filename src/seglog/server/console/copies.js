@@ -5,6 +5,7 @@ import { button, empty, figure, refusal, since, size, table, waiting } from "./p
 import { address, current } from "./route.js";
 import { refresh, state } from "./store.js";
 import { duration, plural } from "./units.js";
+import { visibleName } from "./visible.js";
 
 const COPIES = [
   ["Topic", "grows"],
@@ -145,11 +146,11 @@ function copySection({ name, partitions }) {
     h(
       "h2",
       null,
-      h("span", { class: "code" }, name),
+      h("span", { class: "code" }, visibleName(name)),
       " ",
       h("small", null, plural(partitions.length, "partition"), " · ", lagPhrase(partitions)),
     ),
-    table(`What ${name} has`, COPIES, partitions.map(copyRow)),
+    table(`What ${visibleName(name)} has`, COPIES, partitions.map(copyRow)),
   );
 }
 

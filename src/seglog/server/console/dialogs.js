@@ -7,6 +7,7 @@ import { button } from "./parts.js";
 import { go } from "./route.js";
 import { notify, refresh } from "./store.js";
 import { parseSize, plural } from "./units.js";
+import { escapedName, visibleName } from "./visible.js";
 
 /** Show a form; `submit` gets its fields; if it raises, the dialog stays open and shows the error. */
 export function show({ title, body, action, kind = "primary", submit, closed = () => {} }) {
@@ -150,12 +151,12 @@ export function deleteTopic(topic) {
 /** Delete a group, once its name was typed. */
 export function deleteGroup(name) {
   typedDeletion(
-    `Delete the group ${name}?`,
+    `Delete the group ${visibleName(name)}?`,
     name,
     ["Its committed offsets will be deleted; a new group starts from the beginning."],
     async () => {
       await ask("DELETE", path("groups", name));
-      notify("good", `Group ${name} was deleted.`);
+      notify("good", `Group ${visibleName(name)} was deleted.`);
       go(["groups"]);
       refresh();
     },
@@ -163,6 +164,7 @@ export function deleteGroup(name) {
 }
 
 function typedDeletion(title, name, lines, submit) {
+  const isTyped = (text) => text === name || text === escapedName(name);
   const { done } = show({
     title,
     action: "Delete",
@@ -172,7 +174,7 @@ function typedDeletion(title, name, lines, submit) {
       h(
         "div",
         { class: "field" },
-        h("label", { for: "typed" }, "Type ", h("b", { class: "code" }, name), " to confirm"),
+        h("label", { for: "typed" }, "Type ", h("b", { class: "code" }, escapedName(name)), " to confirm"),
         h("input", {
           id: "typed",
           name: "typed",
@@ -180,14 +182,14 @@ function typedDeletion(title, name, lines, submit) {
           spellcheck: "false",
           on: {
             input: (event) => {
-              done.disabled = event.target.value !== name;
+              done.disabled = !isTyped(event.target.value);
             },
           },
         }),
       ),
     ],
     submit: (said) => {
-      if (said.get("typed") !== name) throw new RangeError("The name does not match.");
+      if (!isTyped(said.get("typed"))) throw new RangeError("The name does not match.");
       return submit();
     },
   });

@@ -2,10 +2,15 @@
  * Building the page and bringing it up to date.
  *
  * A view is a function from state to elements; `morph` turns the page into the view's result, so that focus,
- * selections and typed text stay. Text is only ever set as text: no data becomes markup.
+ * selections and typed text stay. Text is only ever set as text: no data becomes markup, and none changes the
+ * direction of the text around it.
  */
 
+import { visible } from "./visible.js";
+
 const SVG = "http://www.w3.org/2000/svg";
+const SPACES = " \u00a0\u202f\n\t"; // of the page's own texts, of dates, and of values on several lines
+const READ = new Set(["title", "aria-label", "placeholder"]); // attributes that people read
 
 /** Make an element. `on`: listeners by event; `style`: CSS properties; `key`: identity among its siblings;
  *  `memo`: a value: as long as it is the same, the children (then given as one function) are not made again. */
@@ -22,7 +27,8 @@ function make(node, attributes, children) {
   const { on, style, key, memo, value, checked, ...plain } = attributes ?? {};
   for (const [name, content] of Object.entries(plain)) {
     if (content === true) node.setAttribute(name, "");
-    else if (content !== false && content !== null && content !== undefined) node.setAttribute(name, content);
+    else if (content !== false && content !== null && content !== undefined)
+      node.setAttribute(name, READ.has(name) ? visible(String(content), SPACES) : content);
   }
   for (const [name, content] of Object.entries(style ?? {})) node.style.setProperty(name, content);
   if (on) listen(node, on);
@@ -37,7 +43,7 @@ function make(node, attributes, children) {
 function append(node, children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
-    node.append(child instanceof Node ? child : String(child));
+    node.append(child instanceof Node ? child : visible(String(child), SPACES));
   }
 }
 

@@ -8,6 +8,7 @@ import { resetGroup } from "./reset.js";
 import { address } from "./route.js";
 import { groupLags, groupRates, lagHistory, refresh, state } from "./store.js";
 import { duration, plural } from "./units.js";
+import { visibleName } from "./visible.js";
 
 const GROUPS = [
   ["Group", "grows"],
@@ -73,7 +74,7 @@ function groupsTable() {
 }
 
 function groupCells(name, group) {
-  const link = h("a", { class: "name strong", href: address(["groups", name]) }, name);
+  const link = h("a", { class: "name strong", href: address(["groups", name]) }, visibleName(name));
   const refused = state.problems[`group ${name}`];
   if (!group) return [link, "", refused ? refused.message : h("span", { class: "soft" }, "open it to see"), ""];
   const topics = Object.keys(group.lag ?? {}).toSorted();
@@ -95,7 +96,7 @@ function oneGroup(name) {
     h(
       "div",
       { class: "heading" },
-      h("h1", null, name),
+      h("h1", null, visibleName(name)),
       h(
         "p",
         { class: "facts" },
@@ -180,7 +181,7 @@ function lagRow(name, group, topic, partition, lag) {
       committed === undefined ? h("span", { class: "soft" }, "nothing yet") : figure(committed),
       behindBy(lag),
       sparkline(points, lagInWords(points)),
-      owner ? h("span", { class: "code" }, owner.id) : h("span", { class: "soft" }, "nobody"),
+      owner ? h("span", { class: "code" }, visibleName(owner.id)) : h("span", { class: "soft" }, "nobody"),
     ],
   };
 }
@@ -207,7 +208,7 @@ function memberCells(member) {
   const byTopic = Map.groupBy(member.assignment, ([topic]) => topic);
   const reads = [...byTopic].map(([topic, places]) => `${topic} ${places.map(([, number]) => number).join(", ")}`);
   return [
-    h("span", { class: "code" }, member.id),
+    h("span", { class: "code" }, visibleName(member.id)),
     member.topics.join(", "),
     reads.join(" · ") || h("span", { class: "soft" }, "nothing"),
     h("span", { title: member.seen_at }, typeof member.seen_at === "number" ? since(member.seen_at) : moment(0)),

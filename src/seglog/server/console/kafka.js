@@ -5,6 +5,7 @@ import { button, empty, figure, refusal, since, size, table, waiting } from "./p
 import { address } from "./route.js";
 import { refresh, state } from "./store.js";
 import { duration, plural } from "./units.js";
+import { visibleName } from "./visible.js";
 import { oneLine } from "./value.js";
 
 const CONNECTIONS = [
@@ -35,7 +36,7 @@ const OPEN = ["open", "decided"];
 const STATES = { decided: "committed, being published" };
 
 const soft = (text) => h("span", { class: "soft" }, text);
-const shown = (text) => h("bdi", { class: "code" }, oneLine(text, 200));
+const shown = (text) => h("bdi", { class: "code" }, visibleName(text.slice(0, 200)));
 
 /** The view. */
 export function view({ query }) {
@@ -126,7 +127,7 @@ function groupTables(entries) {
       h(
         "h3",
         null,
-        h("a", { href: address(["groups", group.name]) }, group.name),
+        h("a", { href: address(["groups", group.name]) }, visibleName(group.name)),
         " ",
         h(
           "small",
@@ -137,7 +138,7 @@ function groupTables(entries) {
           behind(group.lag),
         ),
       ),
-      table(`Members of ${group.name}`, MEMBERS, group.members.map(memberRow)),
+      table(`Members of ${visibleName(group.name)}`, MEMBERS, group.members.map(memberRow)),
       group.members.length < group.count && h("p", { class: "hint" }, `The first ${group.members.length}.`),
     ),
   );

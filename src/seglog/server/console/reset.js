@@ -5,6 +5,7 @@ import { show } from "./dialogs.js";
 import { field } from "./fields.js";
 import { h } from "./dom.js";
 import { notify, refresh } from "./store.js";
+import { visibleName } from "./visible.js";
 
 const PLACES = [
   ["earliest", "the earliest records"],
@@ -16,7 +17,7 @@ const PLACES = [
 /** Ask where a group shall continue in one of its topics, or in another one, and set its offsets. */
 export function resetGroup(group, topics) {
   show({
-    title: `Reset the offsets of ${group.name}`,
+    title: `Reset the offsets of ${visibleName(group.name)}`,
     action: "Reset",
     kind: "danger",
     body: [
@@ -38,7 +39,7 @@ export function resetGroup(group, topics) {
       const topic = said.get("topic");
       const offsets = await wanted(topic, said);
       await ask("POST", path("groups", group.name, "offsets"), { json: { offsets: { [topic]: offsets } } });
-      notify("good", `${group.name} continues in ${topic} at other offsets.`);
+      notify("good", `${visibleName(group.name)} continues in ${topic} at other offsets.`);
       refresh();
     },
   });

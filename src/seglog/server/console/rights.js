@@ -6,6 +6,7 @@ import { empty, refusal, table, waiting } from "./parts.js";
 import { address } from "./route.js";
 import { changed } from "./store.js";
 import { plural } from "./units.js";
+import { visibleName } from "./visible.js";
 
 const RIGHTS = [
   ["Topic", "grows"],
@@ -46,7 +47,7 @@ export function view() {
       "div",
       { class: "heading" },
       h("h1", null, "Access"),
-      h("p", { class: "facts" }, answer && (answer.required ? `token ${answer.caller.name}` : "no token required")),
+      h("p", { class: "facts" }, answer && (answer.required ? `token ${visibleName(answer.caller.name)}` : "no token required")),
     ),
     problem ? refusal(problem) : answer ? content(answer) : waiting("rights"),
   );
@@ -69,7 +70,7 @@ function content({ required, caller, tokens }) {
         RIGHTS,
         Object.entries(caller.rights).map(([topic, words]) => ({ key: topic, cells: [named(topic), meaning(words)] })),
       ),
-      caller.groups.length > 0 && h("p", { class: "hint" }, `It owns the groups ${caller.groups.join(", ")}.`),
+      caller.groups.length > 0 && h("p", { class: "hint" }, `It owns the groups ${caller.groups.map(visibleName).join(", ")}.`),
     ),
     tokens.length > 0 &&
       h(
@@ -79,7 +80,7 @@ function content({ required, caller, tokens }) {
         table(
           "All tokens",
           TOKENS,
-          tokens.map((token) => ({ key: token.name, cells: [h("span", { class: "strong" }, token.name), rightsOf(token), groupsOf(token)] })),
+          tokens.map((token) => ({ key: token.name, cells: [h("span", { class: "strong" }, visibleName(token.name)), rightsOf(token), groupsOf(token)] })),
         ),
       ),
   ];

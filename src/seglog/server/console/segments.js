@@ -11,6 +11,7 @@ import { button, groupTone, refusal, since, size } from "./parts.js";
 import { address, go, note } from "./route.js";
 import { PARTITIONS_SHOWN, partitionsShown, state } from "./store.js";
 import { ago, bytes, count, exact, percent, plural } from "./units.js";
+import { visibleName } from "./visible.js";
 
 /** Called where one leaves. */
 export const leave = unlook;
@@ -163,7 +164,7 @@ function standings(topic, number, detail) {
           "a",
           { href: address(["groups", name]), class: groupTone(name, names) },
           h("i", { class: "swatch group", "aria-hidden": "true" }),
-          name,
+          visibleName(name),
         ),
         " ",
         h(

@@ -13,6 +13,7 @@ import * as settings from "./settings.js";
 import { appendRates, state } from "./store.js";
 import * as tail from "./tail.js";
 import { count, plural } from "./units.js";
+import { visibleName } from "./visible.js";
 
 const TABS = [
   ["segments", "Segments", segments],
@@ -111,7 +112,7 @@ function groupsView(_route, topic) {
       h(
         "h2",
         null,
-        h("a", { href: address(["groups", name]) }, name),
+        h("a", { href: address(["groups", name]) }, visibleName(name)),
         " ",
         h("small", null, `${plural(group.members.length, "member")} · ${behind(totalLag(group, topic.name))}`),
       ),

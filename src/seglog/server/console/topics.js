@@ -7,6 +7,7 @@ import { button, empty, figure, refusal, retention, size, table, waiting } from 
 import { address } from "./route.js";
 import { refresh, state } from "./store.js";
 import { plural } from "./units.js";
+import { visibleName } from "./visible.js";
 
 const COLUMNS = [
   ["Topic", "grows"],
@@ -91,7 +92,7 @@ function readers(topic) {
       .slice(0, 4)
       .map(([name, group], index) => [
         index > 0 && ", ",
-        h("a", { key: name, href: address(["groups", name]) }, name),
+        h("a", { key: name, href: address(["groups", name]) }, visibleName(name)),
         " ",
         behindBy(totalLag(group, topic)),
       ]),

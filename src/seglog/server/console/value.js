@@ -8,6 +8,7 @@ import { h } from "./dom.js";
 import { button } from "./parts.js";
 import { notify } from "./store.js";
 import { bytes, exact } from "./units.js";
+import { visible } from "./visible.js";
 
 const PREVIEW_CHARACTERS = 240;
 const CUT_CHARACTERS = 4096;
@@ -23,21 +24,11 @@ export function bytesOf(field) {
 /** The number of bytes of a record's value, of which the server may have sent the first ones only. */
 const lengthOf = (record) => record.value_bytes ?? bytesOf(record.value).length;
 
-/** A field on one line: text with control characters made visible, bytes as hex. */
+/** A field on one line: text with what shows nothing of its own escaped, bytes as hex. */
 export function oneLine(field, most = PREVIEW_CHARACTERS) {
   if (typeof field !== "string") return hexLine(bytesOf(field), Math.floor(most / 3));
   const cut = field.slice(0, most);
   return visible(cut) + (field.length > most ? " …" : "");
-}
-
-function visible(text) {
-  // Control characters become pictures; those that change the writing direction are escaped.
-  return text
-    .replace(/[\u0000-\u001f]/g, (character) => String.fromCharCode(0x2400 + character.charCodeAt(0)))
-    .replace(
-      /[\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
-      (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
-    );
 }
 
 function hexLine(data, most) {
@@ -132,12 +123,7 @@ function shown(record, mode, whole, change) {
   ];
 }
 
-const text = (value) => value.split("\n").map(visibleLine).join("\n");
-const visibleLine = (line) =>
-  line
-    .split("\t")
-    .map((part) => visible(part.replace(/\r$/, "")))
-    .join("\t");
+const text = (value) => visible(value.replace(/\r$/gm, ""), " \n\t");
 
 /** JSON laid out; its tokens stay as they are, so that no number loses a digit. */
 function pretty(source) {
