@@ -12,6 +12,8 @@ import pyarrow as pa
 
 import seglog
 from seglog import LogConfig, Retention
+from seglog.log.opening import storage_at
+from seglog.log.staging import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -79,6 +81,13 @@ def _deleted_before(log: seglog.Log) -> None:
     log.delete_before(log.next_offset - 3)
 
 
+def _published(log: seglog.Log) -> None:
+    with Stage(storage_at(log.path), "q-0") as stage:
+        stage.append_batch(pa.table({"value": [b"v" * 200] * KEYS, "key": [b"k%d" % number for number in range(KEYS)]}))
+        log.publish(stage.finish(), query="q", batch=0)
+    log.compact(roll=True)
+
+
 def _compressed(log: seglog.Log) -> None:
     log.alter_compression("zstd")
     log.compress()
@@ -94,6 +103,7 @@ CHANGES: dict[str, Callable[[seglog.Log], object]] = {
     "cut": _cut,
     "deleted before": _deleted_before,
     "compressed": _compressed,
+    "published and compacted": _published,
 }
 
 

@@ -97,7 +97,7 @@ def test_the_process_on_another_machine_is_named_with_its_host(tmp_path: Path) -
     with seglog.open(tmp_path / "log"):
         values = {"pid": 7, "host": "web-1\x1b", "command": "seglog serve"}
         (tmp_path / "log" / "LOCK").write_text(json.dumps(values))
-        with pytest.raises(seglog.LogLocked, match=r"by process 7 \(seglog serve\) on web-1\?;"):
+        with pytest.raises(seglog.LogLocked, match=r"by process 7 \(seglog serve\) on web-1\\x1b;"):
             seglog.open(tmp_path / "log")
 
 

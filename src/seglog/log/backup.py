@@ -161,13 +161,20 @@ class LogBackup:
                 self._file(file, entry.name(kind), file.size(), share=False)
 
     def _store(self, entry: SegmentEntry) -> File:
-        """Open a store of the log. SnapshotExpired if the log has deleted it because its reader has no lease."""
+        """Open a store of the log. SnapshotExpired if the log has deleted it because its reader has no lease, or
+        another log has taken the place of this one.
+        """
+        expired = SnapshotExpired(entry.base_offset, self._view.next_offset, self._source.path)
         try:
-            return self._source.open(entry.name())
+            store = self._source.open(entry.name())
         except StorageError as error:
             if is_named(self._source, entry):
                 raise
-            raise SnapshotExpired(entry.base_offset, self._view.next_offset, self._source.path) from error
+            raise expired from error
+        header = decode_header(store.pread(HEADER_BYTES, 0), store.path)
+        if header is not None and header.salt != entry.salt and not is_named(self._source, entry):
+            raise expired
+        return store
 
     def _file(self, source: File, name: str, size: int, *, share: bool) -> None:
         temporary = f"{filename.TMP}/backup"

@@ -1,0 +1,308 @@
+"""Every reader beside every change, which happens at any system call that the reader makes. See tests/snapshots.py.
+
+`python -m pytest -m proof tests/test_snapshots.py tests/log/test_snapshots.py` tries all of it, the gate a part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import seglog
+import seglog.aio
+from seglog import Archiver, Mirror
+from seglog.cli import main
+from seglog.table import sync
+from seglog.testing.system import FaultySystem
+from tests.snapshots import CHANGES, KEYS, State, filled, state, update
+from tests.table.conftest import stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.proofs import Tell
+
+PROOF = "reads beside changes"
+FEW = 2
+"""How many moments the gate tries for each reader and change."""
+APART = 3
+"""The proof tries every third system call."""
+
+
+class Beside(FaultySystem):
+    """Makes a change at one of the system calls for files below a directory."""
+
+    def __init__(self, root: Path, at: int, change: Callable[[], object]) -> None:
+        super().__init__(root)
+        self.made = 0
+        self._at, self._change, self._changes = at, change, False
+
+    def _meet(self, operation: str, path: str) -> float:
+        if self._changes:
+            return 1.0
+        self.made += 1
+        if self.made == self._at:
+            self._changes = True
+            self._change()
+            self._changes = False
+        return 1.0
+
+
+class History:
+    """A log that a change is made to: what it held before, and after each call of the change."""
+
+    def __init__(self, log: seglog.Log) -> None:
+        self._log = log
+        self.moments = [list(log.scan())]
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._log, name)
+        return self._noted(found) if callable(found) else found
+
+    def _noted(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*arguments: Any, **options: Any) -> Any:
+            result = call(*arguments, **options)
+            if not self._log.closed:
+                self.moments.append(list(self._log.scan()))
+            return result
+
+        return noted
+
+    def states(self) -> list[State]:
+        """Return what the log held at each of these moments."""
+        return [[(record.offset, record.key) for record in held] for held in self.moments]
+
+    def lookups(self) -> list[State]:
+        """Return the newest record of each of the keys, where it has a value, at each of these moments."""
+        latest = [{record.key: record for record in held if record.key != b"last"} for held in self.moments]
+        return [newest(one for one in held.values() if one.value is not None) for held in latest]
+
+
+# --- readers with an end: (directory of the log, scratch) -> what they return ---------------------------------------
+
+
+def scanned(path: Path, _: Path) -> State:
+    with seglog.open(path, mode="r") as log:
+        return state(log)
+
+
+def in_batches(path: Path, _: Path) -> State:
+    return [pair for batch in seglog.open(path, mode="r").batches(max_records=3) for pair in rows(batch)]
+
+
+def as_table(path: Path, _: Path) -> State:
+    with seglog.open(path, mode="r") as log:
+        return rows(log.to_arrow())
+
+
+def as_stream(path: Path, _: Path) -> State:
+    with seglog.open(path, mode="r") as log:
+        return rows(pa.RecordBatchReader.from_stream(log).read_all())
+
+
+def awaited(path: Path, _: Path) -> State:
+    async def read() -> State:
+        async with await seglog.aio.open(path, mode="r") as log:
+            return [(record.offset, record.key) async for record in log.scan()]
+
+    return asyncio.run(read())
+
+
+def exported(path: Path, scratch: Path) -> State:
+    code = main(["export", str(path), "--format", "parquet", "--output", str(scratch / "exported.parquet")])
+    if code:
+        raise seglog.SnapshotExpired(0, 1)
+    return rows(pq.read_table(scratch / "exported.parquet"))
+
+
+def backed_up(path: Path, scratch: Path) -> State:
+    with seglog.open(path, mode="r") as log:
+        log.backup(scratch / "copy")
+    return scanned(scratch / "copy", scratch)
+
+
+WITH_END = {
+    "scan": scanned,
+    "batches": in_batches,
+    "to_arrow": as_table,
+    "Arrow stream": as_stream,
+    "awaited scan": awaited,
+    "seglog export": exported,
+    "backup": backed_up,
+}
+
+# --- readers of the newest record of each key -------------------------------------------------------------------------
+
+
+def by_keys(path: Path, _: Path) -> State:
+    with seglog.open(path, mode="r") as log:
+        return newest(log.read_keys([b"k%d" % number for number in range(KEYS)]).values())
+
+
+def by_index(path: Path, _: Path) -> State:
+    with seglog.open(path, mode="r") as log:
+        return newest(seglog.KeyIndex(log).read_keys([b"k%d" % number for number in range(KEYS)]).values())
+
+
+BY_KEY = {"read_keys": by_keys, "KeyIndex": by_index}
+
+# --- readers without an end, until they have all: the next call goes on ---------------------------------------------
+
+
+def mirrored(path: Path, scratch: Path) -> State:
+    with Mirror(path, scratch / "mirrored") as mirror:
+        until_quiet(mirror.step)
+    return scanned(scratch / "mirrored", scratch)
+
+
+def archived(path: Path, scratch: Path) -> State:
+    bucket = (scratch / "bucket").as_uri()
+    with Archiver(path, bucket, grace=0) as archiver:
+        archiver.step()
+    back = Path(mkdtemp(dir=scratch)) / "log"
+    seglog.restore(bucket, back)
+    return scanned(back, scratch)
+
+
+def as_iceberg(path: Path, scratch: Path) -> State:
+    until_quiet(lambda: sync(path, scratch / "warehouse", active=True)[0].records)
+    return sorted((row[1], row[3]) for row in stored(scratch / "warehouse", path.name))
+
+
+WITHOUT_END = {"mirror": mirrored, "archive": archived, "table": as_iceberg}
+
+
+def until_quiet(step: Callable[[], int]) -> None:
+    while step():
+        pass
+
+
+def rows(table: Any) -> State:
+    return list(zip(table["offset"].to_pylist(), table["key"].cast(pa.binary()).to_pylist(), strict=True))
+
+
+def newest(records: Any) -> State:
+    return sorted((record.offset, record.key) for record in records if record is not None)
+
+
+def newest_of(found: State) -> State:
+    return sorted({key: (offset, key) for offset, key in found}.values())
+
+
+# --- the matrix -------------------------------------------------------------------------------------------------------
+
+FULL = pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.proof)], ids=["few", "all"])
+
+
+def moments(calls: int, *, full: bool) -> list[int]:
+    """Return at which calls of a read the change happens."""
+    return list(range(1, calls + 1, APART)) if full else [calls * (part + 1) // (FEW + 1) for part in range(FEW)]
+
+
+class Trials:
+    """Reads of one kind beside one change, each on a log of its own."""
+
+    def __init__(
+        self, root: Path, read: Callable[[Path, Path], State], change: Callable[[Any], object], *, goes_on: bool = False
+    ) -> None:
+        """goes_on: whether the read is repeated after the change, from where it was."""
+        self._root, self._read, self._change, self._goes_on = root, read, change, goes_on
+        self._numbers = itertools.count()
+
+    def calls(self) -> int:
+        """Return how many system calls a read makes that nothing disturbs."""
+        return self.run(0)[2]
+
+    def run(self, at: int) -> tuple[History, State | None, int]:
+        """Return the log's history, what was read (None: it expired), and how many calls the read made."""
+        place = self._root / str(next(self._numbers))
+        place.mkdir()
+        with filled(place / "log") as log:
+            history = History(log)
+            with Beside(place / "log", at, lambda: self._change(history)) as system:
+                found = self._outcome(place)
+            if self._goes_on:
+                history.sync()
+                found = self._outcome(place)
+        return history, found, system.made
+
+    def _outcome(self, place: Path) -> State | None:
+        try:
+            return self._read(place / "log", place)
+        except (seglog.SnapshotExpired, seglog.LogReplaced):
+            return None
+        except pa.ArrowInvalid as error:  # a stream of Arrow's C interface can only tell the text
+            assert "SnapshotExpired" in str(error)
+            return None
+
+
+def prove(trials: Trials, *, full: bool, is_right: Callable[[History, State | None], bool]) -> dict[str, int]:
+    """Make the change at each moment of a read; return the counts."""
+    steps, expired = moments(trials.calls(), full=full), 0
+    for at in steps:
+        history, found, _ = trials.run(at)
+        assert is_right(history, found), f"a change at call {at}"
+        expired += found is None
+    return {"interleavings": len(steps), "expired": expired, "violations": 0}
+
+
+@FULL
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("reader", WITH_END)
+def test_a_read_returns_the_log_as_it_was_at_one_moment(
+    reader: str, change: str, tmp_path: Path, full: bool, tell: Tell
+) -> None:
+    trials = Trials(tmp_path, WITH_END[reader], CHANGES[change])
+    counts = prove(trials, full=full, is_right=lambda history, found: found is None or found in history.states())
+    tell(PROOF, reader=reader, change=change, **counts)
+
+
+def replaced(log: seglog.Log) -> None:
+    path = Path(log.path)
+    log.remove()
+    with filled(path) as new:
+        update(new, 3)
+
+
+@FULL
+@pytest.mark.parametrize("reader", WITH_END)
+def test_a_read_of_a_log_that_is_replaced_returns_one_of_both(
+    reader: str, tmp_path: Path, full: bool, tell: Tell
+) -> None:
+    with filled(tmp_path / "another") as log:
+        update(log, 3)
+        new = state(log)
+    trials = Trials(tmp_path, WITH_END[reader], replaced)
+    counts = prove(trials, full=full, is_right=lambda history, found: found in (None, new, *history.states()))
+    tell(PROOF, reader=reader, change="replaced", **counts)
+
+
+@FULL
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("reader", BY_KEY)
+def test_a_lookup_returns_the_newest_records_of_one_moment(
+    reader: str, change: str, tmp_path: Path, full: bool, tell: Tell
+) -> None:
+    trials = Trials(tmp_path, BY_KEY[reader], CHANGES[change])
+    counts = prove(trials, full=full, is_right=lambda history, found: found is None or found in history.lookups())
+    tell(PROOF, reader=reader, change=change, **counts)
+
+
+@FULL
+@pytest.mark.parametrize("change", [one for one in CHANGES if one not in ("cut", "expired", "deleted before")])
+@pytest.mark.parametrize("reader", WITHOUT_END)
+def test_a_reader_without_an_end_gets_each_position_once_and_of_every_key_its_newest_record(
+    reader: str, change: str, tmp_path: Path, full: bool, tell: Tell
+) -> None:
+    def is_right(history: History, found: State | None) -> bool:
+        return found == sorted(set(found or ())) and set(newest_of(history.states()[-1])) <= set(found)
+
+    trials = Trials(tmp_path, WITHOUT_END[reader], CHANGES[change], goes_on=True)
+    tell(PROOF, reader=reader, change=change, **prove(trials, full=full, is_right=is_right))
