@@ -69,6 +69,8 @@ def test_every_example_of_the_page_on_python_runs_as_it_stands(examples, tmp_pat
         "67108864 604800.0 1",
         "604800.0 1000000000",
         "1",
+        "timestamp 1729990860 looks like seconds",
+        "1",
         "1 1400000 2",
         "[b'999', b'0', b'500']",
         "b'993'",

@@ -63,16 +63,17 @@ ERRORS: dict[str, type[Exception]] = {
     "Busy": RuntimeError,
 }
 
+TIME = ["*timestamp=None", "*force_timestamp=False"]
 CALLS: dict[str, list[str]] = {
-    "append": ["self", "value", "*key=None", "*timestamp=None", "*headers=()", "*expected_offset=None"],
-    "append_stream": ["self", "chunks", "*key=None", "*timestamp=None", "*headers=()", "*limit=None", "*length=None"],
-    "append_batch": ["self", "data"],
+    "append": ["self", "value", "*key=None", *TIME, "*headers=()", "*expected_offset=None"],
+    "append_stream": ["self", "chunks", "*key=None", *TIME, "*headers=()", "*limit=None", "*length=None"],
+    "append_batch": ["self", "data", "*force_timestamp=False"],
     "append_at": ["self", "offset", "record"],
     "read": ["self", "offset"],
     "scan": ["self", "start=None", "stop=None", "*on_corrupt=None"],
     "batches": ["self", "start=None", "stop=None", "*max_records=65536", "*values='view'", "*on_corrupt=None"],
     "to_arrow": ["self", "start=None", "stop=None", "*values='binary'", "*on_corrupt=None"],
-    "offset_at": ["self", "timestamp"],
+    "offset_at": ["self", "timestamp", "*force_timestamp=False"],
     "tail": ["self", "start=None"],
     "follow": ["self", "start=None", "*timeout=None", "*share=None"],
     "truncate": ["self", "offset"],

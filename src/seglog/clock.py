@@ -6,15 +6,12 @@ steps when an administrator, NTP or a restored virtual machine sets it.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from time import monotonic_ns, time_ns
 from typing import Protocol
 
 from seglog.errors import InvalidType
-from seglog.record import checked_timestamp
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
+from seglog.record import EPOCH, MICROSECOND, fitting_timestamp
 
 
 class Clock(Protocol):
@@ -61,4 +58,4 @@ def checked_clock(clock: Clock) -> Clock:
         raise InvalidType(
             f"clock must be a callable that returns microseconds since the epoch, not {type(clock).__name__}"
         )
-    return lambda: checked_timestamp(clock(), "the clock's time")
+    return lambda: fitting_timestamp(clock(), "the clock's time")

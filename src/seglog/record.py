@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,6 +18,27 @@ Item = TypeVar("Item")
 MAX_KEY_BYTES = 2**31 - 1
 MIN_TIMESTAMP = -(2**63)
 MAX_TIMESTAMP = 2**63 - 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+Timestamp = int | datetime
+"""A time that a caller gives: int microseconds since the epoch, UTC, or a datetime with a time zone."""
+
+
+class Unit(NamedTuple):
+    """A unit in which present times are numbers least <= n < most. factor: its microseconds."""
+
+    name: str
+    least: int
+    most: int
+    factor: int
+
+
+OTHER_UNITS = (Unit("seconds", 10**9, 10**11, 1_000_000), Unit("milliseconds", 10**12, 10**14, 1_000))
+"""The units for which a timestamp is refused unless it is forced. As microseconds such numbers are times in 1970."""
+
+SURE_TIMESTAMP = max(unit.most for unit in OTHER_UNITS)
+"""From here on a number looks like microseconds."""
 
 
 class Record(NamedTuple):
@@ -93,16 +115,61 @@ def checked_key(key: object) -> bytes | None:
     return key
 
 
-def checked_timestamp(timestamp: object, what: str = "timestamp") -> int:
-    """Return int microseconds. Raises InvalidType unless it is an int, InvalidArgument if it exceeds 64 bits."""
+def checked_timestamp(timestamp: object, *, force_timestamp: bool = False) -> int:
+    """Return a time that a caller gives as int microseconds.
+
+    Args:
+        timestamp: A `Timestamp`.
+        force_timestamp: Whether a number is taken as it is, also if it looks like seconds or milliseconds.
+
+    Raises:
+        InvalidType: It is neither an int nor a datetime.
+        InvalidArgument: It exceeds 64 bits, looks like another unit, or is a datetime without a time zone.
+    """
+    if isinstance(timestamp, datetime):
+        return _microseconds_of(timestamp)
+    found = fitting_timestamp(timestamp)
+    if not force_timestamp and looks_like(found) is not None:
+        raise InvalidArgument(f"timestamp {unit_hint(found)}")
+    return found
+
+
+def fitting_timestamp(timestamp: object, what: str = "timestamp") -> int:
+    """Return int microseconds of which the unit is known: of a record that was stored before, or of a clock.
+
+    Raises InvalidType unless it is an int, InvalidArgument if it exceeds 64 bits.
+    """
     if isinstance(timestamp, bool) or not isinstance(timestamp, int):
         raise InvalidType(
-            f"{what} must be int microseconds since the epoch (UTC), not {type(timestamp).__name__}; "
-            "for a datetime use int(moment.timestamp() * 1_000_000)"
+            f"{what} must be int microseconds since the epoch (UTC), not {type(timestamp).__name__}; for the present "
+            "time use time.time_ns() // 1000"
         )
     if not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
         raise InvalidArgument(f"{what} {timestamp} does not fit 64 bits of microseconds")
     return timestamp
+
+
+def looks_like(timestamp: int) -> Unit | None:
+    """Return the other unit of which a number of microseconds is more likely to be; None for any other number."""
+    return next((unit for unit in OTHER_UNITS if unit.least <= timestamp < unit.most), None)
+
+
+def unit_hint(timestamp: int) -> str:
+    """Return, for an error, of which unit a number is likely to be and what to do; see `looks_like`."""
+    unit = looks_like(timestamp)
+    assert unit is not None  # noqa: S101 - the caller has found one
+    return (
+        f"{timestamp} looks like {unit.name}, and timestamps are microseconds since the epoch: multiply by "
+        f"{unit.factor:_}, or pass force_timestamp=True (--force-timestamp on the command line) to take it as it is"
+    )
+
+
+def _microseconds_of(moment: datetime) -> int:
+    if moment.utcoffset() is None:
+        raise InvalidArgument(
+            f"the datetime {moment} has no time zone; add one, as datetime.now(UTC) and moment.replace(tzinfo=UTC) do"
+        )
+    return int((moment - EPOCH) // MICROSECOND)
 
 
 Share = tuple[int, int]

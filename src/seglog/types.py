@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from seglog.machines.machine import Machine
     from seglog.machines.per_key import KeyState
     from seglog.machines.replay import Replayed, ReplayedLog
-    from seglog.record import Header, Headers, Share
+    from seglog.record import Header, Headers, Share, Timestamp
     from seglog.replication.log_mirror import Lag
     from seglog.segment.reader import OnCorrupt
     from seglog.serializers import Deserialize
@@ -146,6 +146,7 @@ _HOME = {  # name -> where it is found below seglog
     "Start": "topic.groups.position.Start",
     "Storage": "storage.Storage",
     "Tail": "log.tail.Tail",
+    "Timestamp": "record.Timestamp",
     "TopicBatch": "topic.groups.consumer.TopicBatch",
     "TopicInfo": "client.models.TopicInfo",
     "Trace": "log.history.Trace",
@@ -230,6 +231,7 @@ __all__ = [
     "Start",
     "Storage",
     "Tail",
+    "Timestamp",
     "TopicBatch",
     "TopicInfo",
     "Trace",

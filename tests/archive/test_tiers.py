@@ -73,7 +73,7 @@ def test_appending_rolling_and_expiring_go_on_while_everything_stays_readable(pl
     ):
         for number in range(20):
             for _ in range(50):
-                offset = log.append(b"later %d" % log.next_offset, timestamp=10**9 + log.next_offset)
+                offset = log.append(b"later %d" % log.next_offset, timestamp=10**8 + log.next_offset)
                 everything.append(log.read(offset))
             archiver.step()
             log.expire()

@@ -93,7 +93,7 @@ def test_what_kio_writes_is_decoded(rows):
 def test_what_is_encoded_kio_reads(rows, start, epoch):
     log = seglog.open(seglog.MemoryStorage(), config=seglog.LogConfig(initial_offset=start))
     for time, key, value, headers in rows:
-        log.append(value, key=key, timestamp=time * 1000 + 999, headers=headers)
+        log.append(value, key=key, timestamp=time * 1000 + 999, force_timestamp=True, headers=headers)
     [data] = encoded(log, epoch=epoch)
     found, size = read_batch(bytes(data), 0)  # kio drops the milliseconds of its times
     assert size == len(data)

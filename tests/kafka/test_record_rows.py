@@ -149,7 +149,7 @@ def test_a_header_that_looks_like_a_mark_is_removed_from_records() -> None:
 
 
 def as_arrow(log: Log, records: Records) -> range:
-    return log.append_batch(records.arrow)
+    return log.append_batch(records.arrow, force_timestamp=True)
 
 
 def as_rows(log: Log, records: Records) -> range:
@@ -206,7 +206,7 @@ def test_a_log_that_is_only_read_refuses_records(tmp_path: Any) -> None:
 
 
 def once_as_arrow(topic: Topic, records: Records, once: str) -> range:
-    return topic.append_batch(records.arrow, partition=0, once=once)[0]
+    return topic.append_batch(records.arrow, partition=0, once=once, force_timestamp=True)[0]
 
 
 def once_as_rows(topic: Topic, records: Records, once: str) -> range:

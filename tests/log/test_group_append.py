@@ -22,9 +22,10 @@ DRAFTS = st.builds(
     Draft,
     st.none() | st.binary(max_size=400) | st.sampled_from(["text", b"v" * 2000]),
     st.none() | st.binary(max_size=20) | st.just(7),
-    st.integers(-5, 5) | st.just(2**63),
+    st.integers(-5, 5) | st.sampled_from([2**63, 1_729_990_800]),
     st.sampled_from([(), [("h", b"x")], [("h", "not bytes")], 5]),
     st.none() | st.integers(-1, 30) | st.just("soon"),
+    st.booleans(),
 )
 
 
@@ -32,8 +33,7 @@ def one_by_one(log: seglog.Log, drafts: Sequence[Draft]) -> list[Any]:
     outcomes: list[Any] = []
     for draft in drafts:
         try:
-            value, key, timestamp, headers, expected = draft
-            outcomes.append(log.append(value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected))
+            outcomes.append(log.append(**draft._asdict()))
         except seglog.SeglogError as error:
             outcomes.append(error)
     return outcomes

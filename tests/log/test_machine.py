@@ -82,6 +82,7 @@ class LogMachine(RuleBasedStateMachine):
             record.value,
             key=record.key,
             timestamp=record.timestamp,
+            force_timestamp=True,
             headers=record.headers,
             expected_offset=self.next_offset,
         )
@@ -99,7 +100,9 @@ class LogMachine(RuleBasedStateMachine):
         value = record.value or b""
         chunks = [value[number::pieces] for number in range(pieces)]
         try:
-            offset = self.log.append_stream(chunks, key=record.key, timestamp=record.timestamp, headers=record.headers)
+            offset = self.log.append_stream(
+                chunks, key=record.key, timestamp=record.timestamp, force_timestamp=True, headers=record.headers
+            )
         except seglog.StreamOverflow:
             assert len(value) + 100 > self.config.store_limit - self.log.segments[-1].bytes
         else:
@@ -139,7 +142,7 @@ class LogMachine(RuleBasedStateMachine):
                 "headers": pa.array(headers, kind),
             }
         )
-        offsets = self.log.append_batch(table)
+        offsets = self.log.append_batch(table, force_timestamp=True)
         assert offsets == range(self.next_offset, self.next_offset + len(records))
         for offset, record in zip(offsets, records, strict=True):
             self.wrote(record._replace(offset=offset))
@@ -243,7 +246,8 @@ class LogMachine(RuleBasedStateMachine):
     def offset_at(self, time: int) -> None:
         self.catch_up()
         expected = next((offset for offset, record in self.model.items() if record.timestamp >= time), None)
-        assert self.log.offset_at(time) == self.reader.offset_at(time) == expected
+        for log in (self.log, self.reader):
+            assert log.offset_at(time, force_timestamp=True) == expected
 
     @rule()
     def follow_on(self) -> None:

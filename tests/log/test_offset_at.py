@@ -23,6 +23,10 @@ TIMESTAMPS = st.lists(
 )
 
 
+def at(log: seglog.Log, wanted: int) -> int | None:
+    return log.offset_at(wanted, force_timestamp=True)
+
+
 def first_at(timestamps: list[int], wanted: int) -> int | None:
     return next((offset for offset, timestamp in enumerate(timestamps) if timestamp >= wanted), None)
 
@@ -86,15 +90,15 @@ def test_it_is_what_looking_at_every_record_gives(timestamps: list[int], probes:
     config = LogConfig(segment_bytes=512, index_interval_bytes=interval)
     with seglog.open(storage, config) as log, seglog.open(storage, mode="r") as reader:
         for timestamp in timestamps:
-            log.append(b"v" * 9, timestamp=timestamp)
+            log.append(b"v" * 9, timestamp=timestamp, force_timestamp=True)
         for wanted in probes:
-            assert log.offset_at(wanted) == reader.offset_at(wanted) == first_at(timestamps, wanted)
+            assert at(log, wanted) == at(reader, wanted) == first_at(timestamps, wanted)
         log.truncate(cut)
         for wanted in probes:
-            assert log.offset_at(wanted) == reader.offset_at(wanted) == first_at(timestamps[:cut], wanted)
+            assert at(log, wanted) == at(reader, wanted) == first_at(timestamps[:cut], wanted)
     with seglog.open(storage) as log:
         for wanted in probes:
-            assert log.offset_at(wanted) == first_at(timestamps[:cut], wanted)
+            assert at(log, wanted) == first_at(timestamps[:cut], wanted)
 
 
 @settings(max_examples=60)

@@ -25,8 +25,8 @@ from pyiceberg.types import LongType
 import seglog
 from seglog import Log, Topic
 from seglog.cli import main
-from seglog.clock import EPOCH
 from seglog.errors import InvalidArgument
+from seglog.record import EPOCH
 from seglog.table import TableReport, TableSync, sync
 from seglog.table.describe import describe
 from seglog.table.merging import FEWEST

@@ -56,7 +56,7 @@ def test_a_batch_without_rows_is_nothing_to_remember(topic: Topic) -> None:
 def test_a_share_that_is_missing_is_made_up_for(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     batch, last = table(30), topic.partition(2)
 
-    def refuse(_: Any) -> range:
+    def refuse(_: Any, **__: Any) -> range:
         raise seglog.StorageError(28, "no space left")
 
     with monkeypatch.context() as patch:

@@ -13,7 +13,7 @@ from seglog.aio.jobs import Job, Parameters, Result, outcome, run_on, writing_th
 from seglog.aio.loops import running_loop
 from seglog.errors import LogClosed
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
-from seglog.record import TopicRecord
+from seglog.record import Timestamp, TopicRecord
 from seglog.topic.groups.arguments import checked_wait
 from seglog.topic.groups.consumer import (
     MAX_BYTES,
@@ -98,9 +98,9 @@ class AsyncConsumer(Uncopied):
         """Continue at another offset, which the next `commit` includes; as Consumer.seek."""
         await self._run(self.consumer.seek, topic, partition, offset)
 
-    async def seek_to_time(self, timestamp: int) -> None:
+    async def seek_to_time(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> None:
         """Continue at the first record at or after a time; as Consumer.seek_to_time."""
-        await self._run(self.consumer.seek_to_time, timestamp)
+        await self._run(self.consumer.seek_to_time, timestamp, force_timestamp=force_timestamp)
 
     async def lag(self) -> dict[Partition, int]:
         """Return how many records remain in each assigned partition; as Consumer.lag."""

@@ -27,7 +27,7 @@ from seglog.log.log import Log
 from seglog.log.mirroring import FOREVER, checked_timeout
 from seglog.log.staging import StagedSegment
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
-from seglog.record import Header, Record, checked_offset
+from seglog.record import Header, Record, Timestamp, checked_offset
 from seglog.storage import Storage
 
 if TYPE_CHECKING:
@@ -83,12 +83,13 @@ class AsyncLog(AsyncReadableLog):
         value: bytes | None,
         *,
         key: bytes | None = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         expected_offset: int | None = None,
     ) -> int:
         """Append one record and return its offset; arguments and errors as in Log.append."""
-        offset: int = await self._queued(Draft(value, key, timestamp, headers, expected_offset))
+        offset: int = await self._queued(Draft(value, key, timestamp, headers, expected_offset, force_timestamp))
         return offset
 
     def _queued(self, draft: Draft) -> Future:
@@ -109,7 +110,8 @@ class AsyncLog(AsyncReadableLog):
         chunks: AsyncIterable[bytes] | Iterable[bytes],
         *,
         key: bytes | None = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         limit: int | None = None,
         length: int | None = None,
@@ -124,13 +126,14 @@ class AsyncLog(AsyncReadableLog):
             length = spooled if length is None else length
             pieces = iter(partial(spool.read, SPOOL_BYTES), b"")
             append: Any = self.log.append_stream
-            options = {"key": key, "timestamp": timestamp, "headers": headers, "limit": limit, "length": length}
+            times = {"timestamp": timestamp, "force_timestamp": force_timestamp}
+            options = {"key": key, "headers": headers, "limit": limit, "length": length, **times}
             offset: int = await self._write(partial(append, pieces, **options))
             return offset
 
-    async def append_batch(self, data: Any) -> range:
+    async def append_batch(self, data: Any, *, force_timestamp: bool = False) -> range:
         """Append Arrow data and return its offsets; as Log.append_batch."""
-        return await self._write(self.log.append_batch, data)
+        return await self._write(self.log.append_batch, data, force_timestamp=force_timestamp)
 
     def is_ready(self, length: int) -> bool:
         """Whether an append of `length` bytes could begin at once; as Log.is_ready."""

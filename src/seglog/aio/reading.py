@@ -13,7 +13,7 @@ from seglog.log.info import SegmentInfo
 from seglog.log.log import Log
 from seglog.log.tail import checked_timeout
 from seglog.log.view import View
-from seglog.record import Record, Share, checked_share
+from seglog.record import Record, Share, Timestamp, checked_share
 from seglog.segment.reader import OnCorrupt
 from seglog.segment.recovery_report import RecoveryReport
 from seglog.uncopied import Uncopied
@@ -166,9 +166,9 @@ class AsyncReadableLog(Uncopied):
         """Export all records as an Arrow stream; blocks while it is read, as it does for `Log`."""
         return self.log.__arrow_c_stream__(requested_schema)
 
-    async def offset_at(self, timestamp: int) -> int | None:
+    async def offset_at(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> int | None:
         """Return the first offset at or after a time; as Log.offset_at."""
-        return await self._read(self.log.offset_at, timestamp)
+        return await self._read(self.log.offset_at, timestamp, force_timestamp=force_timestamp)
 
     async def tail(self, start: int | None = None) -> AsyncTail:
         """Return a position in the log with an awaited `poll`; as Log.tail."""

@@ -23,7 +23,7 @@ from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.errors import LogClosed
 from seglog.log.appends.group import Draft
 from seglog.log.staging import StagedSegment
-from seglog.record import Header, Record
+from seglog.record import Header, Record, Timestamp
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
@@ -177,7 +177,8 @@ class AsyncTopic(Uncopied):
         value: Any,
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         partition: int | None = None,
         expected_offset: int | None = None,
@@ -185,7 +186,7 @@ class AsyncTopic(Uncopied):
     ) -> tuple[int, int]:
         """Append one record and return (partition, offset); arguments and errors as in Topic.append."""
         self._check_open()
-        draft = Draft(value, key, timestamp, headers, expected_offset)
+        draft = Draft(value, key, timestamp, headers, expected_offset, force_timestamp)
         routed = None if once is not None else self.topic._routed(draft, partition)
         if routed is None:
             return await self._run(self.topic.append, **draft._asdict(), partition=partition, once=once)
@@ -197,7 +198,8 @@ class AsyncTopic(Uncopied):
         chunks: AsyncIterable[bytes] | Iterable[bytes],
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         limit: int | None = None,
         length: int | None = None,
@@ -215,6 +217,7 @@ class AsyncTopic(Uncopied):
             options: dict[str, Any] = {
                 "key": key,
                 "timestamp": timestamp,
+                "force_timestamp": force_timestamp,
                 "headers": headers,
                 "limit": limit,
                 "length": spooled if length is None else length,
@@ -225,10 +228,16 @@ class AsyncTopic(Uncopied):
             return await self._run(self.topic.append_stream, iter(partial(spool.read, SPOOL_BYTES), b""), **options)
 
     async def append_batch(
-        self, data: pa.Table | pa.RecordBatch, *, partition: int | None = None, once: str | None = None
+        self,
+        data: pa.Table | pa.RecordBatch,
+        *,
+        partition: int | None = None,
+        once: str | None = None,
+        force_timestamp: bool = False,
     ) -> dict[int, range]:
         """Append rows and return partition -> their offsets; as Topic.append_batch."""
-        return await self._run(self.topic.append_batch, data, partition=partition, once=once)
+        options: dict[str, Any] = {"partition": partition, "once": once, "force_timestamp": force_timestamp}
+        return await self._run(self.topic.append_batch, data, **options)
 
     # --- reading --------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ from seglog.format.manifest import Role, SegmentEntry, Segments
 from seglog.format.store import HEADER_BYTES
 from seglog.log.catalog import write_manifest
 from seglog.log.opening import open_log
-from seglog.record import checked_offset, checked_timestamp
+from seglog.record import Timestamp, checked_offset, checked_timestamp
 from seglog.segment.active import create_segment
 from seglog.segment.blocks import plain_file
 from seglog.segment.sealed import write_lookups
@@ -102,7 +102,7 @@ def restore(
     target: str | os.PathLike[str],
     *,
     to_offset: int | None = None,
-    to_time: int | None = None,
+    to_time: Timestamp | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RestoreReport:
     """Copy what an archive holds to a directory, which then opens for writing. The archive is not changed.
@@ -111,7 +111,8 @@ def restore(
         url: The URL of the archive, or an object store.
         target: A directory that does not exist, or is empty.
         to_offset: Restore only the records before this offset; for the archive of one log.
-        to_time: Restore of each log only the records before its first one with this timestamp (us) or a later one.
+        to_time: Restore of each log only the records before its first one with this timestamp or a later one: int
+            microseconds, of whatever size, or a datetime with a time zone.
         progress: Called with (bytes done, bytes in total).
 
     Raises:
@@ -121,23 +122,23 @@ def restore(
         OffsetOutOfRange: If to_offset is not in the archive.
     """
     to_offset = None if to_offset is None else checked_offset(to_offset, "to_offset")
-    to_time = None if to_time is None else checked_timestamp(to_time)
+    moment = None if to_time is None else checked_timestamp(to_time, force_timestamp=True)
     place, store = _Target(target), object_store(url)
     source = ArchiveStorage(store, follow=False)
-    if to_offset is not None and (to_time is not None or source.commit.kind != "log"):
+    if to_offset is not None and (moment is not None or source.commit.kind != "log"):
         raise InvalidArgument("a restore to an offset is for the archive of one log; for a topic use a time")
     root, commit = place.storage(), source.commit
     report = RestoreReport(commit=commit.number, written=commit.written, warnings=_signs_of_later(source))
     total = sum(_size(source, name) for name in commit.logs)
     done = _Counter(progress, total)
     for name in commit.logs:
-        end = _end_of(source, name, to_offset, to_time)
+        end = _end_of(source, name, to_offset, moment)
         own = Subdirectory(root, name) if name else root
         report += _LogRestore(source, name, own, end, done).run()
     for directory, text in commit.topics.items():
         topic = Subdirectory(root, directory) if directory else root
         description.write(topic, description.parse(text.encode(), f"{source.path}/{directory}"))
-    if to_offset is None and to_time is None:
+    if to_offset is None and moment is None:
         Lineage(store.url, {commit.owner: commit.number}).write(root)
     place.finish()
     return report

@@ -15,6 +15,7 @@ import zlib
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from seglog.record import checked_text
 from seglog.terminal.units import parse_time
 
 HEADERS_COLUMN, TOMBSTONE = CSV_COLUMNS[-2:]
+MICROSECONDS = pa.timestamp("us")  # the type of times whose unit is known: an append takes them as they are
 EARLIER = list(CSV_COLUMNS[:-1])
 JSON_KINDS = ("ndjson", "json", "kcat", "connect")
 LINE_BYTES = 64 * 1024 * 1024
@@ -54,12 +56,19 @@ class Columns:
     """The columns that make a record. None: `key`, `value`, `timestamp`, of which only `value` is required.
 
     lossy: omit headers that cannot be read, and take empty cells of an earlier version for empty values.
+    force_timestamp: take numbers that look like seconds or milliseconds as they are, in lines too.
     """
 
     key: str | None = None
     value: str | None = None
     timestamp: str | None = None
     lossy: bool = False
+    force_timestamp: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Whether a column was chosen."""
+        return (self.key, self.value, self.timestamp) != (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +100,8 @@ def open_source(
         return _parquet_source(file, columns)
     file = decompressed(file)
     if kind in JSON_KINDS:
-        lines, decode = enumerate(_lines(file, b"\n", line_bytes), 1), decoder(kind, fields)
+        lines = enumerate(_lines(file, b"\n", line_bytes), 1)
+        decode = decoder(kind, fields, force_timestamp=columns.force_timestamp)
         batches = _entry_batches(decode(line, number) for number, line in lines if line.strip())
     elif kind == "lines":
         lines = enumerate(_lines(file, delimiter, line_bytes), 1)
@@ -189,7 +199,7 @@ def _entry_batch(entries: list[Entry]) -> pa.RecordBatch:
         {
             "value": pa.array([entry.value for entry in entries], pa.binary()),
             "key": pa.array([entry.key for entry in entries], pa.binary()),
-            "timestamp": pa.array([entry.timestamp for entry in entries], pa.int64()),
+            "timestamp": pa.array([entry.timestamp for entry in entries], pa.int64()).cast(MICROSECONDS),
             "headers": pa.array(headers, HEADERS),
         }
     )
@@ -344,7 +354,7 @@ def _records(batch: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
     for role, name, convert in (
         ("value", columns.value or "value", _bytes),
         ("key", columns.key or "key", _bytes),
-        ("timestamp", columns.timestamp or "timestamp", _timestamps),
+        ("timestamp", columns.timestamp or "timestamp", partial(_timestamps, columns.force_timestamp)),
     ):
         index = _column_index(names, name, columns)
         if index >= 0:
@@ -370,8 +380,11 @@ def _bytes(column: pa.Array, name: str) -> pa.Array:
     return column
 
 
-def _timestamps(column: pa.Array, name: str) -> pa.Array:
-    """Return times unchanged, whole numbers as microseconds, text (ISO 8601 or digits) as microseconds."""
+def _timestamps(force: bool, column: pa.Array, name: str) -> pa.Array:
+    """Return times unchanged, whole numbers as int64, text (ISO 8601 or digits) as microseconds.
+
+    force: whether digits that look like another unit are microseconds; of numbers the append of the batch asks.
+    """
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column
@@ -382,7 +395,8 @@ def _timestamps(column: pa.Array, name: str) -> pa.Array:
     if not any(fits(kind) for fits in _BYTES):
         raise InvalidArgument(f"column {name!r} has type {kind}; timestamps must be times, text or int microseconds")
     try:
-        cells = [None if cell is None else parse_time(cell) for cell in column.cast(pa.string()).to_pylist()]
+        cells = column.cast(pa.string()).to_pylist()
+        times = [None if cell is None else parse_time(cell, force_timestamp=force) for cell in cells]
     except ArgumentTypeError as error:
         raise InvalidArgument(f"column {name!r}: {error}") from None
-    return pa.array(cells, pa.int64())
+    return pa.array(times, pa.int64()).cast(MICROSECONDS)

@@ -34,13 +34,22 @@ class Fields:
     timestamp: str | None = None
 
 
-def decoder(kind: str, fields: Fields) -> Callable[[bytes, int], Entry]:
-    """Return a function that decodes a line of this kind: ndjson, json, kcat or connect."""
+def decoder(kind: str, fields: Fields, *, force_timestamp: bool = False) -> Callable[[bytes, int], Entry]:
+    """Return a function that decodes a line of this kind: ndjson, json, kcat or connect.
+
+    force_timestamp: take numbers that look like seconds or milliseconds as they are, instead of refusing them.
+    """
     if kind == "ndjson":
-        return _ours
+        return lambda line, number: _settled(_ours(line, number), number, force_timestamp)
     if kind == "kcat":
         return _of_kcat
-    return lambda line, number: (_of_row if kind == "json" else _of_connect)(line, number, fields)
+    decode = _of_row if kind == "json" else _of_connect
+    return lambda line, number: decode(line, number, fields, force_timestamp)
+
+
+def _settled(entry: Entry, number: int, force: bool) -> Entry:
+    """Return a record whose timestamp was checked. Raises InvalidArgument."""
+    return entry if entry.timestamp is None else entry._replace(timestamp=_moment(entry.timestamp, number, force))
 
 
 def _ours(line: bytes, number: int) -> Entry:
@@ -52,14 +61,15 @@ def _ours(line: bytes, number: int) -> Entry:
     return decode_record(json.dumps(kept).encode(), number)
 
 
-def _of_row(line: bytes, number: int, fields: Fields) -> Entry:
-    return _entry(_object(line, number), line.strip(), number, fields)
+def _of_row(line: bytes, number: int, fields: Fields, force: bool) -> Entry:
+    return _entry(_object(line, number), line.strip(), number, fields, force)
 
 
-def _entry(found: dict[str, Any], whole: bytes, number: int, fields: Fields) -> Entry:
+def _entry(found: dict[str, Any], whole: bytes, number: int, fields: Fields, force: bool) -> Entry:
     value = whole if fields.value is None else _bytes(_field(found, fields.value, number))
     key = None if fields.key is None else _bytes(_field(found, fields.key, number))
-    moment = None if fields.timestamp is None else _moment(_field(found, fields.timestamp, number), number)
+    given = None if fields.timestamp is None else _field(found, fields.timestamp, number)
+    moment = None if given is None else _moment(given, number, force)
     return Entry(moment, key, value)
 
 
@@ -76,13 +86,13 @@ def _of_kcat(line: bytes, number: int) -> Entry:
     return Entry(_checked(moment, number), _bytes(found.get("key")), _bytes(found["payload"]), headers)
 
 
-def _of_connect(line: bytes, number: int, fields: Fields) -> Entry:
+def _of_connect(line: bytes, number: int, fields: Fields, force: bool) -> Entry:
     found = _object(line, number)
     if "payload" not in found or not found.keys() <= {"schema", "payload"}:
         raise InvalidArgument(f'line {number} is not {{"schema": ..., "payload": ...}}, as Kafka Connect writes it')
     payload = found["payload"]
     if isinstance(payload, dict):
-        return _entry(payload, _compact(payload).encode(), number, fields)
+        return _entry(payload, _compact(payload).encode(), number, fields, force)
     if fields != Fields():
         raise InvalidArgument(f"line {number}: the payload is not an object and has no fields")
     return Entry(None, None, _bytes(payload))
@@ -117,13 +127,11 @@ def _bytes(value: Any) -> bytes | None:
     return (value if isinstance(value, str) else _compact(value)).encode("utf-8", "surrogatepass")
 
 
-def _moment(value: Any, number: int) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return _checked(value, number)
-    if not isinstance(value, str):
+def _moment(value: Any, number: int, force: bool) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise InvalidArgument(f"line {number}: a timestamp must be int microseconds or ISO 8601, not {value!r}")
     try:
-        return parse_time(value)
+        return parse_time(str(value), force_timestamp=force)
     except ArgumentTypeError as error:
         raise InvalidArgument(f"line {number}: {error}") from None
 

@@ -175,7 +175,8 @@ class LocalRoot:
 
     def offset_at(self, topic: str, timestamp: int) -> dict[int, int | None]:
         of = self._broker.topic(topic)
-        return {number: of.partition(number).offset_at(timestamp) for number in range(of.partitions)}
+        logs = {number: of.partition(number) for number in range(of.partitions)}
+        return {number: log.offset_at(timestamp, force_timestamp=True) for number, log in logs.items()}
 
     def dropping(self, group: GroupState) -> Callable[[], None]:
         def drop() -> None:
@@ -237,7 +238,7 @@ class RemoteRoot:
         return {number: (one.lowest_offset, one.next_offset) for number, one in found.items()}
 
     def offset_at(self, topic: str, timestamp: int) -> dict[int, int | None]:
-        return self._client.topic(topic).offset_at(timestamp)
+        return self._client.topic(topic).offset_at(timestamp, force_timestamp=True)
 
     def dropping(self, group: GroupState) -> Callable[[], None]:
         count = format_count(len(group.members), "member")

@@ -35,7 +35,7 @@ class Sink(Protocol):
         """Append one record whose value comes in chunks."""
 
     def append_batch(self, batch: pa.RecordBatch) -> None:
-        """Append rows; in a topic the rows of each partition are appended completely or not at all."""
+        """Append rows with checked times; in a topic those of each partition are appended completely or not at all."""
 
     def sync(self) -> None:
         """Return when everything appended is on disk."""
@@ -98,7 +98,7 @@ class LogSink:
         return 0, self._log.append_stream(chunks, **fields)
 
     def append_batch(self, batch: pa.RecordBatch) -> None:
-        self._log.append_batch(batch)
+        self._log.append_batch(batch, force_timestamp=True)
 
     def sync(self) -> None:
         self._log.sync()
@@ -122,7 +122,7 @@ class TopicSink:
         return self._topic.append_stream(chunks, partition=self._partition, **fields)
 
     def append_batch(self, batch: pa.RecordBatch) -> None:
-        self._topic.append_batch(batch, partition=self._partition)
+        self._topic.append_batch(batch, partition=self._partition, force_timestamp=True)
 
     def sync(self) -> None:
         self._topic.sync()
@@ -153,7 +153,7 @@ class RemoteSink:
         return self._counted(self._topic.append_stream(chunks, partition=self._partition, ack=self._ack, **fields))
 
     def append_batch(self, batch: pa.RecordBatch) -> None:
-        self._topic.append_batch(batch, partition=self._partition, ack=self._ack)
+        self._topic.append_batch(batch, partition=self._partition, ack=self._ack, force_timestamp=True)
         self._count += batch.num_rows
 
     def sync(self) -> None:

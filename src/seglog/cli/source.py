@@ -153,7 +153,7 @@ class LocalSource:
         return {number: Bounds(view.lowest_offset, self._ends[number]) for number, view in self._views.items()}
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:
-        return {number: log.offset_at(timestamp) for number, log in self.logs.items()}
+        return {number: log.offset_at(timestamp, force_timestamp=True) for number, log in self.logs.items()}
 
     def stop_before(self, timestamp: int) -> dict[int, int]:
         return {number: time_stop(log.segments, timestamp, log.next_offset) for number, log in self.logs.items()}
@@ -213,7 +213,7 @@ class RemoteSource:
         return {self._only: found[self._only]}
 
     def offset_at(self, timestamp: int) -> dict[int, int | None]:
-        return self.remote.offset_at(timestamp)
+        return self.remote.offset_at(timestamp, force_timestamp=True)
 
     def stop_before(self, timestamp: int) -> dict[int, int]:
         stops = {}

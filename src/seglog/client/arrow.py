@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from seglog.arrow.convert import partitions_of, record_schema
+from seglog.arrow.given_times import check_times, with_unit
 from seglog.arrow.stream import whole
 from seglog.arrow.to_records import fields_of, records_of
 from seglog.errors import ServerError
@@ -28,8 +29,10 @@ HEADERS = RECORDS.field("headers").type
 # --- out: what is sent ------------------------------------------------------------------------------------------------
 
 
-def table_of(data: Any) -> pa.Table:
-    """Return Arrow data of any library as a table whose slices contain only their own data. Raises InvalidType.
+def table_of(data: Any, *, force_timestamp: bool) -> pa.Table:
+    """Return Arrow data of any library as a table whose slices hold only their own data, and whose times have a unit.
+
+    Raises InvalidType, and InvalidArgument for int64 timestamps that look like another unit, unless they are forced.
 
     A slice of a view column holds the data of the whole column, so views become plain columns; nothing else is copied.
     """
@@ -38,7 +41,9 @@ def table_of(data: Any) -> pa.Table:
         if pa.types.is_binary_view(field.type) or pa.types.is_string_view(field.type):
             kind = pa.large_binary() if pa.types.is_binary_view(field.type) else pa.large_string()
             data = data.set_column(number, field.name, data.column(number).cast(kind))
-    return data
+    if not force_timestamp:
+        check_times(data)
+    return with_unit(data)
 
 
 def pieces(table: pa.Table, most: int) -> Iterator[pa.Table]:
@@ -73,7 +78,7 @@ def batch_of(
     if any(key is not None for key in keys):
         columns["key"] = pa.array(keys, pa.large_binary())
     if any(timestamp is not None for timestamp in timestamps):
-        columns["timestamp"] = pa.array(timestamps, pa.int64())
+        columns["timestamp"] = pa.array(timestamps, pa.int64()).cast(pa.timestamp("us"))  # a server takes it as it is
     if any(headers):
         rows = [[{"key": name, "value": value} for name, value in one] for one in headers]
         columns["headers"] = pa.array(rows, HEADERS)

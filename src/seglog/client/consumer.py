@@ -11,7 +11,7 @@ from seglog.client.consuming import MAX_BYTES, MAX_RECORDS, Reading
 from seglog.client.retrying import Retries
 from seglog.config import Expose
 from seglog.errors import SeglogError
-from seglog.record import TopicRecord
+from seglog.record import Timestamp, TopicRecord
 from seglog.serializers import Serializers
 from seglog.topic.groups.deserializing import deserialized
 from seglog.topic.groups.position import Start
@@ -143,9 +143,9 @@ class RemoteConsumer(Uncopied):
         """
         self._driver.run(self._reading.seek(topic, partition, offset))
 
-    def seek_to_time(self, timestamp: int) -> None:
+    def seek_to_time(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> None:
         """Continue, in every assigned partition, at the first record at or after a time (us), or at the end."""
-        self._driver.run(self._reading.seek_to_time(timestamp))
+        self._driver.run(self._reading.seek_to_time(timestamp, force_timestamp=force_timestamp))
 
     def lag(self) -> dict[Partition, int]:
         """Return how many records remain in each assigned partition."""

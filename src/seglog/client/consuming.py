@@ -19,7 +19,7 @@ from seglog.client.requests.call import Flow, Pause
 from seglog.client.retrying import Retries, retrying
 from seglog.config import Expose
 from seglog.errors import GroupNotFound, InvalidArgument, LogClosed, OffsetOutOfRange, UnknownMember
-from seglog.record import checked_offset, checked_timestamp
+from seglog.record import Timestamp, checked_offset, checked_timestamp
 from seglog.topic.groups.arguments import checked_timeout, checked_topics, checked_wait
 from seglog.topic.groups.assignment import checked_share, shared
 from seglog.topic.groups.position import Cursor, Standing, Start
@@ -223,13 +223,14 @@ class Reading:
                 raise OffsetOutOfRange(offset, at.lowest_offset, at.next_offset)
         self.cursor.seek((topic, partition), offset)
 
-    def seek_to_time(self, timestamp: int) -> Flow[None]:
+    def seek_to_time(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> Flow[None]:
         """Continue, in every assigned partition, at the first record at or after a time, or at the end."""
         self._check_open()
-        checked_timestamp(timestamp)
+        moment = checked_timestamp(timestamp, force_timestamp=force_timestamp)
         for topic in sorted({topic for topic, _ in self.cursor.assignment}):
             ends = yield from retrying(topic_calls.bounds(topic), self._retries)  # before offset_at
-            found = yield from retrying(topic_calls.offset_at(topic, timestamp, self._expose), self._retries)
+            call = topic_calls.offset_at(topic, moment, self._expose, force_timestamp=True)
+            found = yield from retrying(call, self._retries)
             for one, number in self.cursor.assignment:
                 if one == topic:
                     offset = found[number]

@@ -28,13 +28,21 @@ LOOKS = 20  # at the end of a log that changes all the time
 
 
 def append_batch(
-    topic: str, data: Any, *, partition: int | None, once: str, ack: Acknowledgement, most: int, retries: Retries
+    topic: str,
+    data: Any,
+    *,
+    partition: int | None,
+    once: str,
+    ack: Acknowledgement,
+    most: int,
+    force_timestamp: bool,
+    retries: Retries,
 ) -> Flow[dict[int, range]]:
     """Append a Table or RecordBatch in requests of up to `most` bytes, one after another: rows keep their order."""
     from seglog.client import arrow  # noqa: PLC0415 - imports pyarrow with the first batch
 
     offsets: dict[int, range] = {}
-    shares = list(arrow.pieces(arrow.table_of(data), most))
+    shares = list(arrow.pieces(arrow.table_of(data, force_timestamp=force_timestamp), most))
     for number, share in enumerate(shares):
         named = once if len(shares) == 1 else f"{once}.{number}"
         call = append_calls.append_batch(topic, arrow.stream_of(share), partition=partition, once=named, ack=ack)

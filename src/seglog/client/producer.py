@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
-from seglog.record import Header
+from seglog.record import Header, Timestamp, checked_timestamp
 from seglog.serializers import Serializers
 from seglog.uncopied import Uncopied
 
@@ -69,14 +69,15 @@ class Producer(Uncopied):
         value: Any,
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         partition: int | None = None,
     ) -> Future[tuple[int, int]]:
         """Queue a record; return a future of its (partition, offset) at once. Blocks while the queue is full.
 
         Args:
-            value, key, timestamp, headers, partition: As in RemoteTopic.append.
+            value, key, timestamp, force_timestamp, headers, partition: As in RemoteTopic.append.
 
         Raises:
             LogClosed: the producer is closed.
@@ -87,7 +88,8 @@ class Producer(Uncopied):
         future: Future[tuple[int, int]] = Future()
         if self._serializers is not None:
             key, value = self._serializers.serialized(self._topic, key, value, partition)
-        one = entry(value, key=key, timestamp=timestamp, headers=headers, partition=partition, future=future)
+        moment = None if timestamp is None else checked_timestamp(timestamp, force_timestamp=force_timestamp)
+        one = entry(value, key=key, timestamp=moment, headers=headers, partition=partition, future=future)
         size = one.size
         with self._changed:
             while not self._closed and not self._outbox.has_room(size):

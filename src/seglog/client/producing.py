@@ -24,7 +24,7 @@ from seglog.errors import (
     StreamOverflow,
     TopicNotFound,
 )
-from seglog.record import Header, checked_bytes, checked_headers, checked_key, checked_offset, checked_timestamp
+from seglog.record import Header, checked_bytes, checked_headers, checked_key, checked_offset
 
 _RECORD_BYTES = 32
 _ABOUT_CONTENT = (InvalidArgument, KeyRequired, RecordTooLarge, StreamOverflow)
@@ -61,11 +61,11 @@ def entry(
     partition: int | None,
     future: Any,
 ) -> Entry:
-    """Return a record ready to send; raise what a local append would raise."""
+    """Return a record ready to send; raise what a local append would raise. timestamp: checked."""
     return Entry(
         None if value is None else checked_bytes(value, "value"),
         checked_key(key),
-        None if timestamp is None else checked_timestamp(timestamp),
+        timestamp,
         checked_headers(headers) if headers else (),
         None if partition is None else checked_offset(partition, "partition"),
         future,

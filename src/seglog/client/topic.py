@@ -14,7 +14,7 @@ from seglog.client.requests.topic_calls import MIRROR_SECONDS
 from seglog.client.retrying import Retries, retrying
 from seglog.client.upload import upload
 from seglog.config import Expose
-from seglog.record import Header, Record, Share, TopicRecord, checked_share
+from seglog.record import Header, Record, Share, Timestamp, TopicRecord, checked_share
 from seglog.serializers import AnyRecord, Serializers
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class RemoteTopic:
         value: Any,
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         partition: int | None = None,
         expected_offset: int | None = None,
@@ -82,7 +83,8 @@ class RemoteTopic:
         Args:
             value: The value; None for a tombstone.
             key: The key, which determines the partition.
-            timestamp: Microseconds since the epoch; default: the server's time.
+            timestamp: Microseconds since the epoch, or a datetime with a time zone; default: the server's time.
+            force_timestamp: Take a number that looks like seconds or milliseconds as it is; see Log.append.
             headers: (name, value) pairs.
             partition: Overrides the key's partition.
             expected_offset: Append only at this offset; needs `partition` unless the topic has one only.
@@ -103,6 +105,7 @@ class RemoteTopic:
             value,
             key=key,
             timestamp=timestamp,
+            force_timestamp=force_timestamp,
             headers=headers,
             partition=partition,
             expected_offset=expected_offset,
@@ -116,7 +119,8 @@ class RemoteTopic:
         chunks: Any,
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         limit: int | None = None,
         partition: int | None = None,
@@ -132,7 +136,7 @@ class RemoteTopic:
 
         Args:
             chunks: An iterable of bytes, or a binary file, read from its position.
-            key, timestamp, headers, partition, once, ack, copies, wait: As in `append`.
+            key, timestamp, force_timestamp, headers, partition, once, ack, copies, wait: As in `append`.
             limit: The most bytes.
 
         Raises:
@@ -146,6 +150,7 @@ class RemoteTopic:
             upload(chunks, limit=limit),
             key=key,
             timestamp=timestamp,
+            force_timestamp=force_timestamp,
             headers=headers,
             partition=partition,
             once=self._once() if once is None else once,
@@ -163,6 +168,7 @@ class RemoteTopic:
         copies: int = 1,
         wait: float = MIRROR_SECONDS,
         batch_bytes: int = BATCH_BYTES,
+        force_timestamp: bool = False,
     ) -> dict[int, range]:
         """Append rows and return partition -> their offsets, as Topic.append_batch does.
 
@@ -175,6 +181,7 @@ class RemoteTopic:
             partition: The partition of all rows; default: by key.
             once, ack, copies, wait: See the class.
             batch_bytes: The most bytes of one request.
+            force_timestamp: As in `append`, for int64 timestamps.
 
         Raises:
             InvalidType, InvalidArgument: the data has no column `value`, or columns that do not belong in a batch.
@@ -182,6 +189,7 @@ class RemoteTopic:
         once = self._once() if once is None else once
         asked = topic_calls.acknowledgement(ack, copies, wait)
         options: dict[str, Any] = {"partition": partition, "once": once, "ack": asked, "most": batch_bytes}
+        options["force_timestamp"] = force_timestamp
         return self._driver.run(flows.append_batch(self.name, data, **options, retries=self._retries))
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -281,9 +289,9 @@ class RemoteTopic:
             for record in records:
                 yield self._deserialized(record, record.partition)
 
-    def offset_at(self, timestamp: int) -> dict[int, int | None]:
-        """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
-        return self._call(topic_calls.offset_at(self.name, timestamp, self.expose))
+    def offset_at(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> dict[int, int | None]:
+        """Return partition -> the first offset at or after a time, None if there is none; as Log.offset_at."""
+        return self._call(topic_calls.offset_at(self.name, timestamp, self.expose, force_timestamp=force_timestamp))
 
     def with_key(self, key: Any, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, newest last; the server reads the key's whole partition."""

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.foreign import UNREADABLE
-from seglog.record import Headers, Record, checked_timestamp
+from seglog.record import Headers, Record, fitting_timestamp
 
 NAMES_SHOWN, NAME_CHARACTERS = 5, 80  # of unknown fields, in an error
 CHUNK_BYTES = 1024 * 1024
@@ -73,7 +73,8 @@ def encode_record(record: Record) -> bytes:
 def decode_record(line: bytes, number: int) -> Entry:
     """Decode a line of NDJSON; InvalidArgument with the line's number if it is invalid.
 
-    `value` is required (null is a tombstone); `timestamp`, `key`, `headers` are optional.
+    `value` is required (null is a tombstone); `timestamp`, `key`, `headers` are optional. Whether the timestamp looks
+    like another unit is left to the append.
     """
     where = f"line {number}"
     try:
@@ -88,7 +89,7 @@ def decode_record(line: bytes, number: int) -> Entry:
         raise InvalidArgument(f'{where} has no "value"; for a tombstone write null')
     timestamp = fields.get("timestamp")
     try:
-        timestamp = None if timestamp is None else checked_timestamp(timestamp)
+        timestamp = None if timestamp is None else fitting_timestamp(timestamp)
     except (InvalidType, InvalidArgument) as error:
         raise InvalidArgument(f"{where}: {error}") from None
     return Entry(

@@ -16,7 +16,7 @@ from seglog.errors import LogPoisoned
 from seglog.log.followed import FollowedLog
 from seglog.log.info import CompactionReport, CompressionReport
 from seglog.log.staging import StagedSegment
-from seglog.record import Header, Record, checked_text
+from seglog.record import Header, Record, Timestamp, checked_text
 
 if TYPE_CHECKING:
     from seglog.arrow.encodable import EncodableRows
@@ -37,7 +37,8 @@ class Log(FollowedLog):
         value: bytes | None,
         *,
         key: bytes | None = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         expected_offset: int | None = None,
     ) -> int:
@@ -48,7 +49,9 @@ class Log(FollowedLog):
         Args:
             value: Bytes, or None for a tombstone.
             key: Bytes, or None.
-            timestamp: Microseconds since the epoch, UTC; None for now.
+            timestamp: Microseconds since the epoch, UTC, or a datetime with a time zone; None for now.
+            force_timestamp: Take a number that looks like seconds (1e9 to 1e11) or milliseconds (1e12 to 1e14) as it
+                is. Without it such a number is refused, since as microseconds it is a time in 1970.
             headers: Pairs of str and bytes or None.
             expected_offset: Append only if the record gets this offset.
 
@@ -109,7 +112,8 @@ class Log(FollowedLog):
         chunks: Iterable[bytes],
         *,
         key: bytes | None = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         limit: int | None = None,
         length: int | None = None,
@@ -121,7 +125,9 @@ class Log(FollowedLog):
         Args:
             chunks: The value's bytes, in order.
             key: Bytes, or None.
-            timestamp: Microseconds since the epoch, UTC; None for now.
+            timestamp: Microseconds since the epoch, UTC, or a datetime with a time zone; None for now.
+            force_timestamp: Take a number that looks like seconds (1e9 to 1e11) or milliseconds (1e12 to 1e14) as it
+                is. Without it such a number is refused, since as microseconds it is a time in 1970.
             headers: Pairs of str and bytes or None.
             limit: Maximum size of the value in bytes.
             length: Size of the value in bytes, if known. Then the log rolls first if the record does not fit the active
@@ -136,7 +142,7 @@ class Log(FollowedLog):
         """
 
     @abstractmethod
-    def append_batch(self, data: Any) -> range:
+    def append_batch(self, data: Any, *, force_timestamp: bool = False) -> range:
         """Append Arrow data and return its offsets.
 
         Readers see all of the batch or nothing if it fits one segment and is not a stream, or a stream of up to 16 MiB.
@@ -146,11 +152,13 @@ class Log(FollowedLog):
         Args:
             data: A pyarrow Table or RecordBatch, or any object with `__arrow_c_stream__` or `__arrow_c_array__`, such
                 as a data frame of polars or pandas, a relation of DuckDB, or a RecordBatchReader. Columns: value, and
-                optionally key, timestamp, headers.
+                optionally key, timestamp, headers. The timestamp is a column with a unit, or int64 microseconds.
+            force_timestamp: As in `append`, for int64 timestamps.
 
         Raises:
             InvalidType: If `data` or a column has another type.
-            InvalidArgument: If there is another column, or a value is out of range.
+            InvalidArgument: If there is another column, a value is out of range, or an int64 timestamp looks like
+                another unit.
             RecordTooLarge: If a row fits no segment.
             StorageError: If a write fails.
         """
@@ -422,7 +430,7 @@ class Log(FollowedLog):
         """
 
     def _check_batch(self, data: Any) -> None:
-        """Raise what `append_batch` would raise because of the data, without a change."""
+        """Raise what `append_batch(force_timestamp=True)` would raise because of the data, without a change."""
 
     def _keep_files(self) -> None:
         """Keep all files open from now on: the directory will be moved or removed while readers continue."""

@@ -26,7 +26,7 @@ from seglog.log.many import newest_of, records_at
 from seglog.log.tail import Tail, checked_timeout
 from seglog.log.tiers import Tiers
 from seglog.log.view import View, Views, at_one_moment
-from seglog.record import Record, Share, checked_all, checked_offset, checked_share, checked_timestamp
+from seglog.record import Record, Share, Timestamp, checked_all, checked_offset, checked_share, checked_timestamp
 from seglog.segment.reader import OnCorrupt, SegmentReader
 from seglog.segment.recovery_report import RecoveryReport
 from seglog.storage import Storage
@@ -409,16 +409,18 @@ class ReadableLog(ABC, Uncopied):
         return stream_of(record_schema("binary"), batches, requested_schema)
 
     @at_one_moment
-    def offset_at(self, timestamp: int) -> int | None:
+    def offset_at(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> int | None:
         """Return the first offset with this timestamp or a later one; None if every record is older.
 
         Args:
-            timestamp: Microseconds since the epoch, UTC.
+            timestamp: Microseconds since the epoch, UTC, or a datetime with a time zone.
+            force_timestamp: Take a number that looks like seconds or milliseconds as it is; see `append`.
 
         Raises:
             CorruptRecord: If a damaged record precedes the result.
+            InvalidArgument: If the number looks like another unit.
         """
-        timestamp, view = checked_timestamp(timestamp), self.view()
+        timestamp, view = checked_timestamp(timestamp, force_timestamp=force_timestamp), self.view()
         for reader in self._newer(view, timestamp):
             found = reader.offset_at(timestamp)
             if found is not None and found < view.lowest_offset:  # deleted before its segment

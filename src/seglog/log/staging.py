@@ -193,14 +193,17 @@ class Stage:
 
     # --- for callers --------------------------------------------------------------------------------------------
 
-    def append_batch(self, data: Any) -> int:
-        """Append an Arrow table or record batch, with columns and errors of `Log.append_batch`; return its rows.
+    def append_batch(self, data: Any, *, force_timestamp: bool = False) -> int:
+        """Append an Arrow table or record batch, with arguments and errors of `Log.append_batch`; return its rows.
 
         After StorageError or LogPoisoned the stage may hold a part of the batch and can only be discarded.
         """
         self._check_open()
         from seglog.arrow.convert import ArrowBatch  # noqa: PLC0415 - pyarrow and numba load when first used
+        from seglog.arrow.given_times import check_times  # noqa: PLC0415 - as above
 
+        if not force_timestamp:
+            check_times(data)
         needs_keys = self._config.retention.needs_keys
         batch = checked(self, ArrowBatch.prepare(data, now=self._clock()), needs_keys=needs_keys)
         self._open = False

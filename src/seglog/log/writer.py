@@ -47,12 +47,13 @@ from seglog.log.writer_state import OPEN, Phase, WriterState, change
 from seglog.record import (
     Header,
     Record,
+    Timestamp,
     checked_all,
     checked_bytes,
     checked_headers,
     checked_key,
     checked_offset,
-    checked_timestamp,
+    fitting_timestamp,
 )
 from seglog.segment.recovery_report import RecoveryReport
 from seglog.segment.write_buffer import Row
@@ -154,12 +155,15 @@ class LogWriter(MirroredLog):
         value: bytes | None,
         *,
         key: bytes | None = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         expected_offset: int | None = None,
     ) -> int:
         """Append one record and return its offset; see Log.append."""
-        row = _, key, value, packed = checked_row(value, key, timestamp, headers, self._needs_keys, self._clock)
+        row = _, key, value, packed = checked_row(
+            value, key, timestamp, force_timestamp, headers, self._needs_keys, self._clock
+        )
         length = HEAD_BYTES + len(packed)
         if key is not None:
             length += len(key)
@@ -247,7 +251,7 @@ class LogWriter(MirroredLog):
         if not isinstance(record, Record):
             raise InvalidType(f"append_at requires a seglog.Record, not {type(record).__name__}")
         value = None if record.value is None else checked_bytes(record.value, "value")
-        key, timestamp = checked_key(record.key), checked_timestamp(record.timestamp)
+        key, timestamp = checked_key(record.key), fitting_timestamp(record.timestamp)
         packed = encode_headers(checked_headers(record.headers))
         self._append_at(offset, (timestamp, key, value, packed))
         self._syncer.flush_if_due(offset + 1)
@@ -271,14 +275,15 @@ class LogWriter(MirroredLog):
         chunks: Iterable[bytes],
         *,
         key: bytes | None = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         limit: int | None = None,
         length: int | None = None,
     ) -> int:
         """Append one record whose value comes in chunks; see Log.append_stream."""
         stream = checked_stream(
-            chunks, key, timestamp, headers, limit, length, needs_key=self._needs_keys, clock=self._clock
+            chunks, key, timestamp, force_timestamp, headers, limit, length, self._needs_keys, self._clock
         )
         offset = self._append_stream(stream)
         self._syncer.flush_if_due(offset + 1)
@@ -288,11 +293,14 @@ class LogWriter(MirroredLog):
     def _append_stream(self, stream: Stream) -> int:
         return append_stream(self._state, stream)
 
-    def append_batch(self, data: Any) -> range:
+    def append_batch(self, data: Any, *, force_timestamp: bool = False) -> range:
         """Append Arrow data; see Log.append_batch."""
         self._check_open()
-        batches = prepared(self._state.live, data, needs_keys=self._needs_keys, clock=self._clock)
-        return self._append_prepared(batches)
+        return self._append_prepared(self._prepared(data, force_timestamp=force_timestamp))
+
+    def _prepared(self, data: Any, *, force_timestamp: bool) -> Iterator[EncodableRows]:
+        needs_keys, clock = self._needs_keys, self._clock
+        return prepared(self._state.live, data, force_timestamp=force_timestamp, needs_keys=needs_keys, clock=clock)
 
     def _append_encodable(self, rows: EncodableRows) -> range:
         """Append rows that are ready to be encoded; see Log._append_encodable."""
@@ -305,8 +313,8 @@ class LogWriter(MirroredLog):
         return offsets
 
     def _check_batch(self, data: Any) -> None:
-        """Raise what `append_batch` would raise because of the data."""
-        for _ in prepared(self._state.live, data, needs_keys=self._needs_keys, clock=self._clock):
+        """Raise what `append_batch` would raise because of the data, but for the units of its times."""
+        for _ in self._prepared(data, force_timestamp=True):
             pass
 
     @change

@@ -37,7 +37,7 @@ class LocalPart:
 
     def offset_at(self, timestamp: int) -> int | None:
         """Return the first offset with this timestamp or a later one."""
-        return self._log.offset_at(timestamp)
+        return self._log.offset_at(timestamp, force_timestamp=True)
 
     def read(self, offset: int) -> Record | None:
         """Return a record, if it is still there and can be read."""

@@ -3,7 +3,7 @@ r"""Sizes (bytes), durations (seconds) and times (microseconds) as text: parsed 
     64MiB 1GB 512        units of 1024 and of 1000; a bare M is rejected because it could be either
     90s 15m 1h30m 7d     a bare number is seconds
     2024-05-01T12:00Z    ISO 8601, UTC if no zone is given; digits only: int microseconds since the epoch
-    1h ago, now          times relative to a clock: only on a command line, never in an imported file
+    1h ago, now, 5us     times relative to a clock, and numbers with a unit: only on a command line
 
 Pure functions; every parser raises argparse.ArgumentTypeError with the forms that it accepts.
 """
@@ -17,7 +17,8 @@ from argparse import ArgumentTypeError
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from seglog.clock import EPOCH, microseconds
+from seglog.clock import microseconds
+from seglog.record import EPOCH, looks_like, unit_hint
 
 _SIZES = {"": 1, "b": 1} | {
     prefix + suffix: base**power
@@ -27,6 +28,7 @@ _SIZES = {"": 1, "b": 1} | {
 _MILLISECONDS = {"ms": 1, "": 1000, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _NUMBER = r"\d{1,30}(?:\.\d{1,30})?(?![\d.])"  # more digits than any valid number, but few enough for a float
 _PART = re.compile(rf"({_NUMBER})\s*([A-Za-z]*)\s*")  # one part of a duration
+_DIGITS = r"[+-]?\d{1,30}"
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
@@ -50,12 +52,17 @@ def parse_duration(text: str) -> float:
     return float(sum(Fraction(number) * _MILLISECONDS[unit.lower()] for number, unit in parts) / 1000)
 
 
-def parse_time(text: str) -> int:
-    """Return ISO 8601 (UTC if no zone is given) or digits (microseconds) as microseconds since the epoch."""
-    if re.fullmatch(r"\s*[+-]?\d{1,30}\s*", text):
+def parse_time(text: str, *, force_timestamp: bool = False) -> int:
+    """Return ISO 8601 (UTC if no zone is given) or digits (microseconds) as microseconds since the epoch.
+
+    force_timestamp: take digits that look like seconds or milliseconds as they are, instead of refusing them.
+    """
+    if re.fullmatch(rf"\s*{_DIGITS}\s*", text):
         moment_us = int(text.strip())  # strips more than int() ignores
         if not -(2**63) <= moment_us < 2**63:
             raise ArgumentTypeError(f"{text!r} does not fit 64 bits of microseconds")
+        if not force_timestamp and looks_like(moment_us):
+            raise ArgumentTypeError(unit_hint(moment_us))
         return moment_us
     try:
         moment = datetime.fromisoformat(text.strip())
@@ -66,13 +73,17 @@ def parse_time(text: str) -> int:
     return microseconds(moment)
 
 
-def parse_moment(text: str, now_us: int | None = None) -> int:
+def parse_moment(text: str, now_us: int | None = None, *, force_timestamp: bool = False) -> int:
     """Return a time, absolute (as `parse_time`) or relative to now, in microseconds since the epoch.
 
-    Relative forms: now, today, yesterday (midnight, UTC), "1h30m ago"; also @1714564800 (seconds since the epoch).
-    now_us: default: the system's clock.
+    Relative forms: now, today, yesterday (midnight, UTC), "1h30m ago"; also @1714564800 (seconds since the epoch) and
+    1714564800us (microseconds, whatever they look like). now_us: default: the system's clock.
     """
     words = text.strip().lower()
+    if re.fullmatch(_DIGITS, words) and not force_timestamp:
+        _refuse_other_unit(int(words))
+    if re.fullmatch(f"{_DIGITS}us", words):
+        return parse_time(words.removesuffix("us"), force_timestamp=True)
     now = time.time_ns() // 1000 if now_us is None else now_us
     if words == "now":
         return now
@@ -80,13 +91,24 @@ def parse_moment(text: str, now_us: int | None = None) -> int:
         day = 86_400_000_000
         return now // day * day - (day if words == "yesterday" else 0)
     if words.startswith("@") and re.fullmatch(_NUMBER, words[1:]):
-        return parse_time(str(int(Fraction(words[1:]) * 1_000_000)))
+        return parse_time(str(int(Fraction(words[1:]) * 1_000_000)), force_timestamp=True)
     if words.endswith("ago"):
         return max(now - int(parse_duration(words.removesuffix("ago").strip()) * 1_000_000), -(2**63))
     try:
-        return parse_time(text)
+        return parse_time(text, force_timestamp=force_timestamp)
     except ArgumentTypeError as error:
         raise ArgumentTypeError(f"{error}, @seconds, now, today, yesterday, or '1h30m ago'") from None
+
+
+def _refuse_other_unit(number: int) -> None:
+    unit = looks_like(number)
+    if unit is not None:
+        seconds, rest = divmod(number * unit.factor, 1_000_000)
+        shown = f"{seconds}.{rest // 1000:03}" if rest else f"{seconds}"
+        raise ArgumentTypeError(
+            f"{number} looks like {unit.name}, and numbers are microseconds since the epoch: write @{shown} for "
+            f"seconds, or {number}us for microseconds"
+        )
 
 
 def parse_position(text: str) -> int:

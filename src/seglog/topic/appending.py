@@ -6,7 +6,7 @@ Knows logs by number; `topic` knows directories, `once` what is remembered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from xxhash import xxh64
 
@@ -67,17 +67,16 @@ class Appending:
 
     def append(self, draft: Draft, *, partition: int | None, once: str | None) -> tuple[int, int]:
         """Append one record; see Topic.append."""
-        value, key, timestamp, headers, expected = draft
+        value, key, timestamp, headers, expected, force = draft
+        options: dict[str, Any] = {"timestamp": timestamp, "force_timestamp": force, "expected_offset": expected}
         if once is None:
             number = self.route(key, None) if partition is None else partition
             headers = without_mark(headers) if headers else ()
-            return number, self._logs[number].append(
-                value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected
-            )
+            return number, self._logs[number].append(value, key=key, headers=headers, **options)
         key, value = checked_key(key), None if value is None else checked_bytes(value, "value")
 
         def put(log: Log, headers: Headers) -> int:
-            return log.append(value, key=key, timestamp=timestamp, headers=headers, expected_offset=expected)
+            return log.append(value, key=key, headers=headers, **options)
 
         return self._append_once(checked_once(once), key, hash_of(value), partition, headers, put)
 
@@ -91,20 +90,18 @@ class Appending:
         chunks: Iterable[bytes],
         *,
         key: bytes | None,
-        timestamp: int | None,
         headers: Iterable[Header],
-        limit: int | None,
-        length: int | None,
         partition: int | None,
         once: str | None,
         digest: int | None,
+        **options: Any,
     ) -> tuple[int, int]:
-        """Append one record whose value comes in chunks; see Topic.append_stream."""
+        """Append one record whose value comes in chunks; see Topic.append_stream. options: the others of the log."""
         digest = None if digest is None else checked_offset(digest, "digest")
         pieces = chunks if digest is None else _verified(chunks, digest)
 
         def put(log: Log, headers: Iterable[Header]) -> int:
-            return log.append_stream(pieces, key=key, timestamp=timestamp, headers=headers, limit=limit, length=length)
+            return log.append_stream(pieces, key=key, headers=headers, **options)
 
         if once is None:
             number = self.route(key, None) if partition is None else partition
@@ -136,24 +133,30 @@ class Appending:
     # --- batches ------------------------------------------------------------------------------------------------
 
     def append_batch(
-        self, data: pa.Table | pa.RecordBatch, *, partition: int | None, once: str | None
+        self, data: pa.Table | pa.RecordBatch, *, partition: int | None, once: str | None, force_timestamp: bool
     ) -> dict[int, range]:
         """Append rows; see Topic.append_batch."""
+        from seglog.arrow.given_times import checked_pieces  # noqa: PLC0415 - imports pyarrow when used
+
         if once is not None:
-            return self._append_batch_once(data, partition, checked_once(once))
-        from seglog.arrow.stream import pieces_of  # noqa: PLC0415 - imports pyarrow when used
+            [rows] = checked_pieces(_whole(data), force_timestamp=force_timestamp)
+            return self._append_batch_once(rows, partition, checked_once(once))
 
         offsets: dict[int, range] = {}
         try:
-            for piece in pieces_of(data):
+            for piece in checked_pieces(data, force_timestamp=force_timestamp):
                 parts, turn = self._shares(_unmarked(piece), partition, self._turn)
-                _each(parts, lambda number, part: self._logs[number].append_batch(part), offsets)
+                _each(parts, self._append_checked, offsets)
                 self._turn = turn
         except Exception as error:
             if offsets and not any(APPENDED in note for note in getattr(error, "__notes__", ())):
                 error.add_note(f"the stream failed after its first pieces; {APPENDED}{offsets}")
             raise
         return offsets
+
+    def _append_checked(self, number: int, rows: pa.Table) -> range:
+        """Append rows to a partition: the unit of their times is known, or was checked for all rows of the batch."""
+        return self._logs[number].append_batch(rows, force_timestamp=True)
 
     def _shares(self, table: pa.Table, partition: int | None, turn: int) -> tuple[dict[int, pa.Table], int]:
         """Return partition -> its rows, and the next turn."""
@@ -215,7 +218,7 @@ class Appending:
             rest = part.slice(done)
             own = digest_of_rows(rest) if done or share.own is None else share.own
             share = share._replace(row=done, own=own)
-            offsets = log.append_batch(marked(rest, mark_of(once, share)))
+            offsets = self._append_checked(share.partition, marked(rest, mark_of(once, share)))
             pieces.append(share._replace(first=offsets.start))
         else:
             pieces[-1] = pieces[-1]._replace(whole=True, verified=True)
@@ -225,14 +228,19 @@ class Appending:
 
 def _unmarked(data: pa.Table | pa.RecordBatch) -> pa.Table:
     """Return a batch as a table whose rows have no mark. Raises InvalidType."""
-    from seglog.topic.partition_split import as_table  # noqa: PLC0415 - imports pyarrow and numba when used
-
-    table = as_table(data)
+    table = _whole(data)
     if "headers" not in table.schema.names:
         return table
     from seglog.topic.idempotency.batches import without_marks  # noqa: PLC0415 - as above
 
     return without_marks(table)
+
+
+def _whole(data: Any) -> pa.Table:
+    """Return Arrow data of any library as a table. Raises InvalidType."""
+    from seglog.topic.partition_split import as_table  # noqa: PLC0415 - imports pyarrow and numba when used
+
+    return as_table(data)
 
 
 def _joined(pieces: list[Share]) -> range:

@@ -24,7 +24,7 @@ from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
 from seglog.log.opening import with_archive
 from seglog.log.staging import StagedSegment
-from seglog.record import Header, checked_kind
+from seglog.record import Header, Timestamp, checked_kind
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.appending import Appending
@@ -245,7 +245,8 @@ class Topic(ReadableTopic):
         value: Any,
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         partition: int | None = None,
         expected_offset: int | None = None,
@@ -254,7 +255,8 @@ class Topic(ReadableTopic):
         """Append one record and return (partition, offset).
 
         Args:
-            value, key: Bytes or None; with serializers, objects or None. timestamp, headers: As in `Log.append`.
+            value, key: Bytes or None; with serializers, objects or None.
+            timestamp, force_timestamp, headers: As in `Log.append`.
             partition: Overrides the partition that `route` chooses.
             expected_offset: Append only at this offset; needs `partition`.
             once: An idempotency key; see the class.
@@ -272,7 +274,7 @@ class Topic(ReadableTopic):
             raise InvalidArgument(_NEEDS_PARTITION)
         if self._serializers is not None:
             key, value = self._serializers.serialized(self.name, key, value, partition)
-        draft = Draft(value, key, timestamp, headers, expected_offset)
+        draft = Draft(value, key, timestamp, headers, expected_offset, force_timestamp)
         return self._appending.append(draft, partition=partition, once=once)
 
     def _routed(self, draft: Draft, partition: int | None) -> tuple[int, Draft] | None:
@@ -296,7 +298,8 @@ class Topic(ReadableTopic):
         chunks: Iterable[bytes],
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         limit: int | None = None,
         length: int | None = None,
@@ -307,7 +310,7 @@ class Topic(ReadableTopic):
         """Append one record whose value comes in chunks, and return (partition, offset).
 
         Args:
-            chunks, key, timestamp, headers, limit, length: As in `Log.append_stream`.
+            chunks, key, timestamp, force_timestamp, headers, limit, length: As in `Log.append_stream`.
             partition: Overrides the partition that `route` chooses.
             once: An idempotency key; needs `digest`.
             digest: The value's XXH64 (seed 0), which must be known before the value.
@@ -322,20 +325,17 @@ class Topic(ReadableTopic):
             self.partition(partition)
         if self._serializers is not None:
             key = self._serializers.serialized_key(self.name, key, partition)
-        return self._appending.append_stream(
-            chunks,
-            key=key,
-            timestamp=timestamp,
-            headers=headers,
-            limit=limit,
-            length=length,
-            partition=partition,
-            once=once,
-            digest=digest,
-        )
+        times: dict[str, Any] = {"timestamp": timestamp, "force_timestamp": force_timestamp}
+        options = {"headers": headers, "limit": limit, "length": length, **times}
+        return self._appending.append_stream(chunks, key=key, partition=partition, once=once, digest=digest, **options)
 
     def append_batch(
-        self, data: pa.Table | pa.RecordBatch, *, partition: int | None = None, once: str | None = None
+        self,
+        data: pa.Table | pa.RecordBatch,
+        *,
+        partition: int | None = None,
+        once: str | None = None,
+        force_timestamp: bool = False,
     ) -> dict[int, range]:
         """Append rows and return partition -> their offsets.
 
@@ -351,6 +351,7 @@ class Topic(ReadableTopic):
             data: As in `Log.append_batch`.
             partition: The partition of all rows; the column `partition` is then ignored.
             once: An idempotency key; see the class.
+            force_timestamp: As in `Log.append_batch`.
 
         Raises:
             InvalidType, InvalidArgument: the data is not Arrow, or has columns or partitions that it must not have.
@@ -360,7 +361,7 @@ class Topic(ReadableTopic):
         self._publishing.finish_waiting()
         if partition is not None:
             self.partition(partition)
-        return self._appending.append_batch(data, partition=partition, once=once)
+        return self._appending.append_batch(data, partition=partition, once=once, force_timestamp=force_timestamp)
 
     def _append_encodable(self, partition: int, rows: EncodableRows) -> range:
         """Append rows without marks that are ready to be encoded to a partition; see `Log._append_encodable`."""

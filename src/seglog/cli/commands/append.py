@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,9 @@ def _append(args: Args) -> int:
 
 def _check(args: Args) -> None:
     delimiter_from(args)
+    if args.force_timestamp and args.timestamp is None:
+        raise InvalidArgument("--force-timestamp needs --timestamp")
+    args.timestamp = _moment(args)
     if args.tombstone and (args.value is not None or args.lines):
         raise InvalidArgument("--tombstone appends a null value: omit VALUE and --lines")
     if args.tombstone and args.key is None:
@@ -44,9 +48,17 @@ def _check(args: Args) -> None:
         raise InvalidArgument("--key-separator needs --lines, and excludes --key")
 
 
+def _moment(args: Args) -> int | None:
+    """Return --timestamp in microseconds. Raises InvalidArgument."""
+    try:
+        return None if args.timestamp is None else parse_moment(args.timestamp, force_timestamp=args.force_timestamp)
+    except ArgumentTypeError as error:
+        raise InvalidArgument(f"--timestamp: {error}") from None
+
+
 def _appended(sink: Sink, args: Args) -> Iterator[tuple[int, int]]:
     """Append what the arguments describe; yield (partition, offset) after each append."""
-    same: dict[str, Any] = {"timestamp": args.timestamp, "headers": tuple(args.headers)}
+    same: dict[str, Any] = {"timestamp": args.timestamp, "force_timestamp": True, "headers": tuple(args.headers)}
     key = None if args.key is None else os.fsencode(args.key)
     if args.lines:
         yield from _append_lines(sink, args, key, same)
@@ -100,9 +112,9 @@ COMMANDS = (
             option(
                 "--timestamp",
                 metavar="TIME",
-                type=parse_moment,
                 help="ISO 8601 (UTC if no zone is given), '1h ago', @seconds or int microseconds; default: now",
             ),
+            flag("--force-timestamp", help="take a --timestamp that looks like seconds or milliseconds as it is"),
             flag("--tombstone", help="append a null value, which deletes the key"),
             flag("--lines", help="every line of standard input is a record"),
             *delimiter_options("with --lines: ends a line"),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from seglog.cli.frame import Args, Command, File, argument, flag, option, refuse_together
 from seglog.cli.location import SERVER, Remote, client_for, locate
 from seglog.cli.options import FORCE, PLACE
-from seglog.clock import EPOCH
 from seglog.errors import InvalidArgument
 from seglog.format.lines import encode_bytes
+from seglog.record import EPOCH
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, parse_count, parse_moment, parse_offset

@@ -75,12 +75,16 @@ def _import(args: Args) -> int:
 
     kind = _kind(args)
     columns = file_batches.Columns(
-        key=args.key_column, value=args.value_column, timestamp=args.timestamp_column, lossy=args.lossy
+        key=args.key_column,
+        value=args.value_column,
+        timestamp=args.timestamp_column,
+        lossy=args.lossy,
+        force_timestamp=args.force_timestamp,
     )
     fields = Fields(key=args.key_field, value=args.value_field, timestamp=args.timestamp_field)
     if fields != Fields() and kind not in ("json", "connect"):
         raise InvalidArgument(f"{kind} has no fields: --key-field etc. are for json and connect")
-    if kind in (*file_batches.JSON_KINDS, "lines", "laminarmq") and columns != file_batches.Columns(lossy=args.lossy):
+    if kind in (*file_batches.JSON_KINDS, "lines", "laminarmq") and columns.named:
         raise InvalidArgument(f"{kind} has no columns: --key-column etc. are for csv, arrow and parquet")
     if kind != "lines" and args.key_separator is not None:
         raise InvalidArgument("--key-separator needs --format lines")
@@ -105,7 +109,7 @@ def _import(args: Args) -> int:
         first = next(source.batches, None)  # fail on an unreadable file before creating a log
         batches = source.batches if first is None else chain([first], source.batches)
         with writing(args, durable=True) as sink:
-            counts = _pour(sink, source, batches, quiet=args.quiet)
+            counts = _pour(sink, source, batches, args)
     _summary(args, "imported", counts, time.monotonic() - began)
     return 0
 
@@ -119,11 +123,15 @@ def _source_file(path: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _pour(sink: Sink, source: Input, batches: Iterator[Any], *, quiet: bool) -> dict[str, int]:
+def _pour(sink: Sink, source: Input, batches: Iterator[Any], args: Args) -> dict[str, int]:
     """Append all batches; add to an error how many records were appended before it."""
+    from seglog.arrow.given_times import check_times  # imports pyarrow
+
     count = 0
-    with saying_what_went_in(sink), progress("import", unit=source.unit, quiet=quiet) as report:
+    with saying_what_went_in(sink), progress("import", unit=source.unit, quiet=args.quiet) as report:
         for batch in batches:
+            if not args.force_timestamp:
+                check_times(batch, before=count)
             sink.append_batch(batch)
             count += batch.num_rows
             report(source.done(count), source.total)
@@ -273,6 +281,7 @@ COMMANDS = (
                 type=parse_size,
                 help="what a line of lines or JSON may have, decompressed; default 64MiB",
             ),
+            flag("--force-timestamp", help="take timestamps that look like seconds or milliseconds as microseconds"),
             QUIET,
             WAIT,
             *SERVER,

@@ -12,7 +12,7 @@ from seglog.client.consuming import MAX_BYTES, MAX_RECORDS, Reading
 from seglog.client.retrying import Retries
 from seglog.config import Expose
 from seglog.errors import SeglogError
-from seglog.record import TopicRecord
+from seglog.record import Timestamp, TopicRecord
 from seglog.serializers import Serializers
 from seglog.topic.groups.deserializing import deserialized
 from seglog.topic.groups.position import Start
@@ -100,9 +100,9 @@ class AsyncRemoteConsumer(Uncopied):
         """Continue at another offset of an assigned partition; as RemoteConsumer.seek."""
         await self._driver.run(self._reading.seek(topic, partition, offset))
 
-    async def seek_to_time(self, timestamp: int) -> None:
+    async def seek_to_time(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> None:
         """Continue at the first record at or after a time; as RemoteConsumer.seek_to_time."""
-        await self._driver.run(self._reading.seek_to_time(timestamp))
+        await self._driver.run(self._reading.seek_to_time(timestamp, force_timestamp=force_timestamp))
 
     async def lag(self) -> dict[Partition, int]:
         """Return how many records remain in each assigned partition."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from seglog.client.producing import Deliverer, Entry, Outbox, Outcome, Tally, checked_linger, ended, entry
 from seglog.client.retrying import Retries
 from seglog.errors import LogClosed, SeglogError
-from seglog.record import Header
+from seglog.record import Header, Timestamp, checked_timestamp
 from seglog.serializers import Serializers
 from seglog.uncopied import Uncopied
 
@@ -55,14 +55,15 @@ class AsyncProducer(Uncopied):
         value: Any,
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         partition: int | None = None,
     ) -> asyncio.Future[tuple[int, int]]:
         """Queue a record; return a future of its (partition, offset). Waits while the queue is full.
 
         Args:
-            value, key, timestamp, headers, partition: As in RemoteTopic.append.
+            value, key, timestamp, force_timestamp, headers, partition: As in RemoteTopic.append.
 
         Raises:
             LogClosed: the producer is closed.
@@ -71,7 +72,8 @@ class AsyncProducer(Uncopied):
         future: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
         if self._serializers is not None:
             key, value = self._serializers.serialized(self._topic, key, value, partition)
-        one = entry(value, key=key, timestamp=timestamp, headers=headers, partition=partition, future=future)
+        moment = None if timestamp is None else checked_timestamp(timestamp, force_timestamp=force_timestamp)
+        one = entry(value, key=key, timestamp=moment, headers=headers, partition=partition, future=future)
         size = one.size
         if not self._outbox.has_room(size):
             async with self._settled:

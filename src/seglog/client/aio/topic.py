@@ -14,7 +14,7 @@ from seglog.client.retrying import Retries, retrying
 from seglog.client.topic import BATCH_BYTES
 from seglog.client.upload import upload
 from seglog.config import Expose
-from seglog.record import Header, Record, Share, TopicRecord, checked_share
+from seglog.record import Header, Record, Share, Timestamp, TopicRecord, checked_share
 from seglog.serializers import AnyRecord, Serializers
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class AsyncRemoteTopic:
         value: Any,
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         partition: int | None = None,
         expected_offset: int | None = None,
@@ -66,6 +67,7 @@ class AsyncRemoteTopic:
             value,
             key=key,
             timestamp=timestamp,
+            force_timestamp=force_timestamp,
             headers=headers,
             partition=partition,
             expected_offset=expected_offset,
@@ -79,7 +81,8 @@ class AsyncRemoteTopic:
         chunks: Any,
         *,
         key: Any = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
+        force_timestamp: bool = False,
         headers: Iterable[Header] = (),
         limit: int | None = None,
         partition: int | None = None,
@@ -96,6 +99,7 @@ class AsyncRemoteTopic:
             upload(chunks, limit=limit),
             key=key,
             timestamp=timestamp,
+            force_timestamp=force_timestamp,
             headers=headers,
             partition=partition,
             once=self._once() if once is None else once,
@@ -113,11 +117,13 @@ class AsyncRemoteTopic:
         copies: int = 1,
         wait: float = MIRROR_SECONDS,
         batch_bytes: int = BATCH_BYTES,
+        force_timestamp: bool = False,
     ) -> dict[int, range]:
         """Append rows and return partition -> their offsets; as RemoteTopic.append_batch."""
         once = self._once() if once is None else once
         asked = topic_calls.acknowledgement(ack, copies, wait)
         options: dict[str, Any] = {"partition": partition, "once": once, "ack": asked, "most": batch_bytes}
+        options["force_timestamp"] = force_timestamp
         return await self._driver.run(flows.append_batch(self.name, data, **options, retries=self._retries))
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -166,9 +172,11 @@ class AsyncRemoteTopic:
             for record in records:
                 yield self._deserialized(record, record.partition)
 
-    async def offset_at(self, timestamp: int) -> dict[int, int | None]:
-        """Return partition -> the first offset at or after a time (microseconds), None if there is none."""
-        return await self._call(topic_calls.offset_at(self.name, timestamp, self.expose))
+    async def offset_at(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> dict[int, int | None]:
+        """Return partition -> the first offset at or after a time, None if there is none; as Log.offset_at."""
+        return await self._call(
+            topic_calls.offset_at(self.name, timestamp, self.expose, force_timestamp=force_timestamp)
+        )
 
     async def with_key(self, key: Any, max_records: int = 100) -> list[Record]:
         """Return the last records of a key, newest last; the server reads the key's whole partition."""

@@ -14,6 +14,7 @@ from seglog.client.requests.topic_calls import (
     fields,
     json_body,
     target,
+    time_query,
     topic_path,
 )
 from seglog.errors import InvalidArgument
@@ -23,6 +24,7 @@ from seglog.record import (
     Header,
     Headers,
     Record,
+    Timestamp,
     checked_bytes,
     checked_headers,
     checked_key,
@@ -43,7 +45,8 @@ def append(
     value: bytes | None,
     *,
     key: bytes | None,
-    timestamp: int | None,
+    timestamp: Timestamp | None,
+    force_timestamp: bool,
     headers: Iterable[Header],
     partition: int | None,
     expected_offset: int | None,
@@ -52,13 +55,13 @@ def append(
 ) -> Call[tuple[int, int]]:
     """Append one record, its value as the body; a key or headers too long for a head go as a batch of one."""
     key, settled = checked_key(key), _settled(headers)
-    timestamp = None if timestamp is None else checked_timestamp(timestamp)
+    moment = None if timestamp is None else checked_timestamp(timestamp, force_timestamp=force_timestamp)
     value = None if value is None else checked_bytes(value, "value")
     if (settled and not _fit_the_head(settled)) or (key is not None and len(key) > _LONG_HEAD):
         if expected_offset is not None:
             raise InvalidArgument("expected_offset cannot be combined with such a long key or headers over HTTP")
-        return _batch_of_one(name, Record(0, timestamp or 0, key, value, settled), timestamp, partition, once, ack)
-    query = _append_query(key, timestamp, settled, partition, expected_offset, ack)
+        return _batch_of_one(name, Record(0, moment or 0, key, value, settled), moment, partition, once, ack)
+    query = _append_query(key, moment, settled, partition, expected_offset, ack)
     if value is None:
         query["tombstone"] = "true"
     head = fields(content=_OCTETS, once=once)
@@ -71,7 +74,8 @@ def append_stream(
     body: Upload,
     *,
     key: bytes | None,
-    timestamp: int | None,
+    timestamp: Timestamp | None,
+    force_timestamp: bool,
     headers: Iterable[Header],
     partition: int | None,
     once: str,
@@ -79,27 +83,34 @@ def append_stream(
 ) -> Call[tuple[int, int]]:
     """Append one record with a streamed value."""
     key, settled = checked_key(key), _settled(headers)
-    timestamp = None if timestamp is None else checked_timestamp(timestamp)
+    moment = None if timestamp is None else checked_timestamp(timestamp, force_timestamp=force_timestamp)
     if not _fit_the_head(settled) or (key is not None and len(key) > _LONG_HEAD):
         raise InvalidArgument(
             "the key or headers are too long for a streamed request; make them shorter, or use append"
         )
-    query = _append_query(key, timestamp, settled, partition, None, ack)
+    query = _append_query(key, moment, settled, partition, None, ack)
     path = target(topic_path(name, "/records"), query)
     head = fields(content=_OCTETS, once=once)
     return Call("POST", path, _place, body, head, repeatable=body.again, wait=ack.patience)
 
 
 def append_batch(
-    name: str, body: bytes | memoryview, *, partition: int | None, once: str, ack: Acknowledgement, content: str = ARROW
+    name: str,
+    body: bytes | memoryview,
+    *,
+    partition: int | None,
+    once: str,
+    ack: Acknowledgement,
+    content: str = ARROW,
+    forced: object = None,
 ) -> Call[dict[int, range]]:
-    """Append many records; return partition -> their offsets."""
+    """Append many records; return partition -> their offsets. forced: the parameter force_timestamp, None for none."""
 
     def read(answer: Answer) -> dict[int, range]:
         found = body_of(answer)["partitions"]
         return {int(number): range(one["first_offset"], one["next_offset"]) for number, one in found.items()}
 
-    path = target(topic_path(name, "/batches"), {"partition": partition, **ack.query()})
+    path = target(topic_path(name, "/batches"), {"partition": partition, "force_timestamp": forced, **ack.query()})
     return Call("POST", path, read, body, fields(content=content.encode(), once=once), wait=ack.patience)
 
 
@@ -111,7 +122,7 @@ def _append_query(
     expected_offset: int | None,
     ack: Acknowledgement,
 ) -> dict[str, object]:
-    query: dict[str, object] = {"key": key, "timestamp": timestamp, **ack.query()}
+    query: dict[str, object] = {"key": key, **time_query(timestamp), **ack.query()}
     if partition is not None:
         query["partition"] = checked_offset(partition, "partition")
     if expected_offset is not None:
@@ -146,7 +157,8 @@ def _batch_of_one(
     }
     if timestamp is not None:
         line["timestamp"] = timestamp
-    call = append_batch(name, json_body(line) + b"\n", partition=partition, once=once, ack=ack, content=NDJSON)
+    body, forced = json_body(line) + b"\n", time_query(timestamp)["force_timestamp"]
+    call = append_batch(name, body, partition=partition, once=once, ack=ack, content=NDJSON, forced=forced)
 
     def read(answer: Answer) -> tuple[int, int]:
         ((number, offsets),) = call.read(answer).items()

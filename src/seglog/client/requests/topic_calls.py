@@ -18,7 +18,16 @@ from seglog.config import Compression, Expose, LogConfig, Retention
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.lines import decode_bytes
 from seglog.log.copies import checked_copies
-from seglog.record import Cut, Record, checked_bytes, checked_kind, checked_offset, checked_timestamp
+from seglog.record import (
+    Cut,
+    Record,
+    Timestamp,
+    checked_bytes,
+    checked_kind,
+    checked_offset,
+    checked_timestamp,
+    looks_like,
+)
 from seglog.topic import read_trace
 from seglog.topic.groups.arguments import checked_offsets, checked_wait
 from seglog.topic.layout.names import checked_name
@@ -358,13 +367,21 @@ def fetch(
     return Call("POST", "/fetch", read, json_body(body), head, wait=wait)
 
 
-def offset_at(name: str, timestamp: int, expose: Expose = "appended") -> Call[dict[int, int | None]]:
+def time_query(moment: int | None) -> dict[str, object]:
+    """Return the parameters of a time that was checked here; servers of earlier versions know only the first."""
+    forced = moment is not None and looks_like(moment) is not None
+    return {"timestamp": moment, "force_timestamp": "true" if forced else None}
+
+
+def offset_at(
+    name: str, timestamp: Timestamp, expose: Expose = "appended", *, force_timestamp: bool = False
+) -> Call[dict[int, int | None]]:
     """Get partition -> the first offset at or after a time."""
 
     def read(answer: Answer) -> dict[int, int | None]:
         return {int(number): offset for number, offset in body_of(answer)["offsets"].items()}
 
-    query: dict[str, object] = {"timestamp": checked_timestamp(timestamp), **exposed(expose)}
+    query = {**time_query(checked_timestamp(timestamp, force_timestamp=force_timestamp)), **exposed(expose)}
     return Call("GET", target(topic_path(name, "/offsets"), query), read)
 
 

@@ -54,7 +54,7 @@ def _newest(number: int, log: Log) -> Values:
 
 def _at(number: int, log: Log, timestamp: int) -> Values:
     """Return the first record with this timestamp (us) or a later one; offset -1 if there is none."""
-    offset = log.offset_at(timestamp)
+    offset = log.offset_at(timestamp, force_timestamp=True)
     if offset is None:
         return {"partition_index": number}
     return _found(number, log, offset, log.read_cut(offset, 0).timestamp // 1000)

@@ -287,7 +287,7 @@ def _appended(batch: ProducedBatch, records: Records, once: str | None) -> range
         if once is None:
             return topic._append_encodable(number, records.to_rows())
         return topic._append_unmarked_once(number, records, once)
-    return topic.append_batch(records.arrow, partition=number, once=once)[number]
+    return topic.append_batch(records.arrow, partition=number, once=once, force_timestamp=True)[number]
 
 
 async def _append_one(call: Call, batch: ProducedBatch, once: str | None) -> range:
@@ -304,13 +304,13 @@ def _draft(records: Records) -> Draft:
     """Return the only record."""
     if not records.headers:
         timestamp, key, value = records.first()
-        return Draft(value, key, timestamp, (), None)
+        return Draft(value, key, timestamp, (), force_timestamp=True)
     try:
         [row] = records.arrow.to_pylist()
     except UnicodeDecodeError as error:
         raise BadBatch("the name of a header is not UTF-8") from error
     headers = tuple((one["key"], one["value"]) for one in row["headers"])
-    return Draft(row["value"], row["key"], row["timestamp"], headers, None)
+    return Draft(row["value"], row["key"], row["timestamp"], headers, force_timestamp=True)
 
 
 def _check(head: Head, most: int) -> None:

@@ -19,19 +19,21 @@ if TYPE_CHECKING:
     from seglog.log.live_segments import LiveSegments
 
 
-def prepared(live: LiveSegments, data: Any, *, needs_keys: bool, clock: Clock) -> Iterator[EncodableRows]:
+def prepared(
+    live: LiveSegments, data: Any, *, force_timestamp: bool, needs_keys: bool, clock: Clock
+) -> Iterator[EncodableRows]:
     """Return the batches of Arrow data, each after every check that is possible before the append.
 
     The first one is ready before this returns, so that the caller takes the lock afterwards; the rest of a stream is
     read while it is appended.
     """
     from seglog.arrow.convert import ArrowBatch  # noqa: PLC0415 - pyarrow and the kernels load when first used
-    from seglog.arrow.stream import pieces_of  # noqa: PLC0415 - as above
+    from seglog.arrow.given_times import checked_pieces  # noqa: PLC0415 - as above
 
     def prepare(piece: pa.Table | pa.RecordBatch) -> EncodableRows:
         return checked(live, ArrowBatch.prepare(piece, now=clock()), needs_keys=needs_keys)
 
-    batches = map(prepare, pieces_of(data))
+    batches = map(prepare, checked_pieces(data, force_timestamp=force_timestamp))
     return chain((next(batches),), batches)
 
 

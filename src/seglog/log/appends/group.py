@@ -17,8 +17,9 @@ from seglog.log.live_segments import LiveSegments
 from seglog.record import (
     MAX_KEY_BYTES,
     MAX_TIMESTAMP,
-    MIN_TIMESTAMP,
+    SURE_TIMESTAMP,
     Header,
+    Timestamp,
     checked_all,
     checked_bytes,
     checked_headers,
@@ -38,16 +39,18 @@ class Draft(NamedTuple):
     Attributes:
         value: Bytes, or None for a tombstone.
         key: Bytes, or None.
-        timestamp: Microseconds since the epoch; None for now.
+        timestamp: Microseconds since the epoch, or a datetime with a time zone; None for now.
         headers: Pairs of str and bytes or None.
         expected_offset: The offset that the record must get, or None.
+        force_timestamp: Whether a number that looks like another unit is taken as it is.
     """
 
     value: bytes | None
     key: bytes | None = None
-    timestamp: int | None = None
+    timestamp: Timestamp | None = None
     headers: Iterable[Header] = ()
     expected_offset: int | None = None
+    force_timestamp: bool = False
 
 
 Appended = int | Exception
@@ -56,7 +59,8 @@ Appended = int | Exception
 def checked_row(
     value: bytes | None,
     key: bytes | None,
-    timestamp: int | None,
+    timestamp: Timestamp | None,
+    force_timestamp: bool,
     headers: Iterable[Header],
     needs_keys: bool,
     clock: Clock,
@@ -71,8 +75,8 @@ def checked_row(
         key = checked_key(key)
     if timestamp is None:
         timestamp = time_ns() // 1000 if clock is system_clock else clock()  # the system clock, without a call
-    elif type(timestamp) is not int or not MIN_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
-        timestamp = checked_timestamp(timestamp)
+    elif type(timestamp) is not int or not SURE_TIMESTAMP <= timestamp <= MAX_TIMESTAMP:
+        timestamp = checked_timestamp(timestamp, force_timestamp=force_timestamp)
     return timestamp, key, value, encode_headers(checked_headers(headers)) if headers is not NO_HEADERS else b""
 
 
@@ -85,9 +89,9 @@ def checked_rows(drafts: Iterable[Draft], *, needs_keys: bool, clock: Clock) -> 
 
 
 def _checked(draft: Draft, needs_keys: bool, clock: Clock) -> Wanted | Exception:
-    value, key, timestamp, headers, expected = draft
+    value, key, timestamp, headers, expected, force = draft
     try:
-        row = checked_row(value, key, timestamp, headers, needs_keys, clock)
+        row = checked_row(value, key, timestamp, force, headers, needs_keys, clock)
         return row, None if expected is None else checked_offset(expected, "expected_offset")
     except Exception as error:  # noqa: BLE001 - it is the outcome for the caller of this draft
         return error

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from seglog.config import MAX_OFFSET
 from seglog.errors import InvalidArgument, InvalidType, KeyRequired, StreamOverflow
 from seglog.format.codec import encode_headers, record_length
-from seglog.record import Header, Headers, checked_headers, checked_key, checked_offset, checked_timestamp
+from seglog.record import (
+    Header,
+    Headers,
+    Timestamp,
+    checked_headers,
+    checked_key,
+    checked_offset,
+    checked_timestamp,
+)
 
 if TYPE_CHECKING:
     from seglog.clock import Clock
@@ -35,11 +43,11 @@ class Stream(NamedTuple):
 def checked_stream(
     chunks: Iterable[bytes],
     key: bytes | None,
-    timestamp: int | None,
+    timestamp: Timestamp | None,
+    force_timestamp: bool,
     headers: Iterable[Header],
     limit: int | None,
     length: int | None,
-    *,
     needs_key: bool,
     clock: Clock,
 ) -> Stream:
@@ -49,7 +57,7 @@ def checked_stream(
     key = checked_key(key)
     if key is None and needs_key:
         raise KeyRequired
-    timestamp = clock() if timestamp is None else checked_timestamp(timestamp)
+    timestamp = clock() if timestamp is None else checked_timestamp(timestamp, force_timestamp=force_timestamp)
     pairs = checked_headers(headers)
     limit, length = _checked_bytes_of(limit, "limit"), _checked_bytes_of(length, "length")
     if length is not None and limit is not None and length > limit:

@@ -11,12 +11,13 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from seglog.clock import EPOCH, has_passed
+from seglog.clock import has_passed
 from seglog.compaction.plan import NEVER, cleanable
 from seglog.compaction.schedule import LEAST_GARBAGE, Standing, choose_passed, least_pin, standing
 from seglog.errors import CorruptRecord
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.explain.key_search import Later
+from seglog.record import EPOCH
 
 What = Literal["latest", "superseded", "tombstone", "unkeyed", "record", "gone", "not yet"]
 Because = Literal[

@@ -29,7 +29,8 @@ async function onePage(topic, partition, bounds, start, wanted, signal, note = n
 async function byTime(topic, partition, bounds, query, signal) {
   const us = new Date(query.time).getTime() * 1000;
   if (Number.isNaN(us)) return { records: [], note: `“${query.time}” is not a time.` };
-  const { offsets } = await ask("GET", path("topics", topic, "offsets"), { query: { timestamp: us }, signal });
+  const moment = { timestamp: us, force_timestamp: "true" }; // its unit is known, also in 1970
+  const { offsets } = await ask("GET", path("topics", topic, "offsets"), { query: moment, signal });
   const found = offsets[partition];
   if (found === null || found === undefined) {
     return {

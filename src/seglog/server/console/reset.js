@@ -69,6 +69,7 @@ async function wanted(topic, said) {
   if (place !== "time") return Object.fromEntries(ends);
   if (!said.get("time")) throw new RangeError("Enter a time.");
   const timestamp = new Date(said.get("time")).getTime() * 1000;
-  const { offsets } = await ask("GET", path("topics", topic, "offsets"), { query: { timestamp } });
+  const moment = { timestamp, force_timestamp: "true" }; // its unit is known, also in 1970
+  const { offsets } = await ask("GET", path("topics", topic, "offsets"), { query: moment });
   return Object.fromEntries(ends.map(([partition, end]) => [partition, offsets[partition] ?? end]));
 }

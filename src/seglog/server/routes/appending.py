@@ -17,7 +17,7 @@ from seglog.server.api.parameters import choice, data, integer
 from seglog.server.api.schemas import BINARY, BOOLEAN, COUNT, by_number, object_of
 from seglog.server.http.bodies import ARROW, NDJSON, decoding_bytes, table_of
 from seglog.server.problems import HttpProblem
-from seglog.server.routes.common import ACKS, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
+from seglog.server.routes.common import ACKS, FORCE_TIMESTAMP, ONCE, PARTITION, TOPIC, json_of, partition_log, topic_of
 from seglog.server.runtime.appends import Append
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.mirroring import Written
@@ -49,6 +49,7 @@ async def _append_one(call: Call) -> Response:
             value=None,
             key=values["key"],
             timestamp=values["timestamp"],
+            force_timestamp=values["force_timestamp"] == "true",
             headers=tuple(_header(pair) for pair in values["header"]),
             expected_offset=values["expected_offset"],
         )
@@ -130,6 +131,7 @@ async def _stream(
             body.pieces(),
             key=record.key,
             timestamp=record.timestamp,
+            force_timestamp=record.force_timestamp,
             headers=record.headers,
             length=body.size,
             partition=number,
@@ -158,7 +160,8 @@ async def _append_many(call: Call) -> Response:
     async with call.spooled(limits.batch_bytes) as body:
 
         def append() -> dict[int, range]:
-            return topic.append_batch(table_of(body, media, limits), partition=values["partition"], once=once)
+            table, forced = table_of(body, media, limits), values["force_timestamp"] == "true"
+            return topic.append_batch(table, partition=values["partition"], once=once, force_timestamp=forced)
 
         def written(offsets: dict[int, range]) -> Iterable[tuple[int, Log]]:
             return [(number, topic.partition(number)) for number in offsets]
@@ -185,7 +188,7 @@ OPERATIONS = (
         _append_one,
         "write",
         {200: json_of("It is stored.", {"partition": COUNT, "offset": COUNT, "durable": BOOLEAN})},
-        (TOPIC, KEY, TIMESTAMP, PARTITION, EXPECTED, HEADER, TOMBSTONE, *ACKS, ONCE),
+        (TOPIC, KEY, TIMESTAMP, FORCE_TIMESTAMP, PARTITION, EXPECTED, HEADER, TOMBSTONE, *ACKS, ONCE),
         {ANYTHING: BINARY},
         links={"read": WHERE | {"offset": "$response.body#/offset"}, "read_range": WHERE},
     ),
@@ -206,7 +209,7 @@ OPERATIONS = (
                 },
             )
         },
-        (TOPIC, PARTITION, *ACKS, ONCE),
+        (TOPIC, PARTITION, FORCE_TIMESTAMP, *ACKS, ONCE),
         {ARROW: BINARY, NDJSON: BINARY},
     ),
 )

@@ -43,6 +43,13 @@ MAX_RECORDS = integer("max_records", "The most records to return.", least=1, mos
 MAX_BYTES = integer(
     "max_bytes", "About the most bytes of records to return; at least one record.", least=1, most=2**40, default=2**20
 )
+FORCE_TIMESTAMP = choice(
+    "force_timestamp",
+    "Whether a timestamp that looks like seconds (1e9 to 1e11) or milliseconds (1e12 to 1e14) is taken as it is; "
+    "otherwise it is refused.",
+    "false",
+    "true",
+)
 EMPTY = Answer("Done.")
 
 

@@ -11,13 +11,14 @@ from starlette.responses import Response
 
 from seglog.log.log import Log
 from seglog.log.view import View
-from seglog.record import Record, value_size
+from seglog.record import Record, checked_timestamp, value_size
 from seglog.server.api.expose import EXPOSE, end_of
 from seglog.server.api.operations import Answer, Call, Operation, json_answer
 from seglog.server.api.parameters import data, integer
 from seglog.server.api.schemas import BINARY, COUNT, RECORD, by_number, or_null
 from seglog.server.http.bodies import IN_JSON, NDJSON, OCTETS, line_of
 from seglog.server.routes.common import (
+    FORCE_TIMESTAMP,
     MAX_RECORDS,
     PARTITION,
     TOPIC,
@@ -50,11 +51,12 @@ async def _read_one(call: Call) -> Response:
 
 
 async def _offsets_at(call: Call) -> Response:
-    topic, timestamp, expose = await topic_of(call), call.values["timestamp"], call.values["expose"]
+    topic, values, expose = await topic_of(call), call.values, call.values["expose"]
+    moment = checked_timestamp(values["timestamp"], force_timestamp=values["force_timestamp"] == "true")
 
     def offset_at(log: Log) -> int | None:
         end = end_of(log, expose)
-        found = log.offset_at(timestamp)
+        found = log.offset_at(moment, force_timestamp=True)
         return None if found is None or (expose == "durable" and found >= end) else found
 
     def find() -> dict[str, int | None]:
@@ -134,7 +136,7 @@ OPERATIONS = (
         _offsets_at,
         "read",
         {200: json_of("Offsets by partition.", {"offsets": by_number(or_null(COUNT))})},
-        (TOPIC, integer("timestamp", "Microseconds since the epoch, UTC.", required=True), EXPOSE),
+        (TOPIC, integer("timestamp", "Microseconds since the epoch, UTC.", required=True), FORCE_TIMESTAMP, EXPOSE),
     ),
     Operation(
         "GET",

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from seglog.clock import EPOCH
 from seglog.errors import InvalidArgument
+from seglog.record import EPOCH
 from seglog.spark import register, require_pyspark
 from seglog.spark.interpreter import use_this_python
 from seglog.spark.java import use_java

@@ -103,7 +103,7 @@ def _offset(logs: Logs, snapshot: LogSnapshot, moment: int | datetime | None, na
     if moment is None:
         return lowest if name == "start" else end
     if isinstance(moment, datetime):
-        found = logs.get(snapshot.path).offset_at(microseconds(moment))
+        found = logs.get(snapshot.path).offset_at(microseconds(moment), force_timestamp=True)
         return end if found is None else min(max(found, lowest), end)
     offset = {EARLIEST: lowest, LATEST: end}.get(moment, moment)
     if not lowest <= offset <= end:

@@ -258,7 +258,7 @@ class LocalSite(Site):
 
     def offset_at(self, snapshot: LogSnapshot, timestamp: int) -> int | None:
         """Return a log's first offset at or after a timestamp (us), None if all records are older."""
-        return self._logs.get(snapshot.path).offset_at(timestamp)
+        return self._logs.get(snapshot.path).offset_at(timestamp, force_timestamp=True)
 
     def hold(self, place: Place) -> LocalHeld:
         """Return the present state of a log, for reading. Raises the errors of opening it."""

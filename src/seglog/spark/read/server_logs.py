@@ -87,7 +87,7 @@ class RemoteSite(Site):
         """Return a log's first offset at or after a timestamp (us), None if all records are older."""
         asked = snapshot.topic, timestamp
         if asked not in self._offsets:  # one answer covers all partitions
-            self._offsets[asked] = self._client.topic(snapshot.topic).offset_at(timestamp)
+            self._offsets[asked] = self._client.topic(snapshot.topic).offset_at(timestamp, force_timestamp=True)
         found = self._offsets[asked].get(snapshot.partition)
         return None if found is not None and self._durable and found >= snapshot.next_offset else found
 

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from seglog.clock import EPOCH, microseconds
+from seglog.clock import microseconds
+from seglog.record import EPOCH
 
 Convert = Callable[[Any], Any]
 Units = Mapping[str, str]

@@ -23,7 +23,7 @@ from seglog.errors import (
 )
 from seglog.log.log import Log
 from seglog.log.tail import FIRST_WAIT, LONGEST_WAIT
-from seglog.record import TopicRecord, checked_offset, checked_timestamp
+from seglog.record import Timestamp, TopicRecord, checked_offset, checked_timestamp
 from seglog.serializers import Deserialize, serializers_of
 from seglog.topic.fetch import fetch_batches, fetch_records
 from seglog.topic.groups.arguments import checked_timeout, checked_topics, checked_wait
@@ -245,14 +245,17 @@ class Consumer(Uncopied):
                 raise OffsetOutOfRange(offset, lowest, end)
         self._cursor.seek(where, offset)
 
-    def seek_to_time(self, timestamp: int) -> None:
-        """Continue, in every assigned partition, at the first record at or after a time (us), or at the end."""
+    def seek_to_time(self, timestamp: Timestamp, *, force_timestamp: bool = False) -> None:
+        """Continue, in every assigned partition, at the first record at or after a time (us), or at the end.
+
+        The time is given as to `Log.offset_at`.
+        """
         self._check_open()
-        checked_timestamp(timestamp)
+        moment = checked_timestamp(timestamp, force_timestamp=force_timestamp)
         for partition in self._cursor.assignment:
             log = self._log(partition)
             end = log.next_offset
-            found = log.offset_at(timestamp)
+            found = log.offset_at(moment, force_timestamp=True)
             self._cursor.seek(partition, end if found is None else found)
 
     def lag(self) -> dict[Partition, int]:

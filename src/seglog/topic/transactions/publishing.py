@@ -92,7 +92,8 @@ def _append(
                 known[batch.place] = stored_since(log, batch.partition, decision.starts[batch.place])
             share = known.get(batch.place, {}).get(batch.once)
             if share is None:
-                topic.append_batch(journal.records(batch), partition=batch.partition, once=batch.once)
+                rows, once = journal.records(batch), batch.once
+                topic.append_batch(rows, partition=batch.partition, once=once, force_timestamp=True)
             elif not verify(log, share).verified:
                 topic._complete_batch(journal.records(batch), share, batch.once)
             log.flush()

@@ -105,7 +105,10 @@ class Transactions:
         return Journal.create(self._storage, about)
 
     def stage(self, journal: Journal, batch: Batch, records: pa.RecordBatch) -> None:
-        """Stage records; see `Journal.stage`. Raises the errors of `Topic.append_batch` for what it would refuse."""
+        """Stage records; see `Journal.stage`. Raises the errors of `Topic.append_batch` for what it would refuse.
+
+        Timestamps are taken as they are: who stages records knows their unit.
+        """
         marked = self._marked(records)
         self._open_topic(batch.topic).partition(batch.partition)._check_batch(marked)
         journal.stage(batch, records)
