@@ -179,6 +179,8 @@ def test_the_config_has_these_options() -> None:
         "timestamps",
         "batch_bytes",
         "expire",
+        "timestamp_ahead",
+        "timestamp_behind",
     ]
     assert seglog.LogConfig().segment_bytes == 1024**3
     assert seglog.LogConfig().buffer_bytes == 0

@@ -16,6 +16,7 @@ MIN_SEGMENT_BYTES = 512
 MAX_STORE_BYTES = 2**32 - 1
 MAX_OFFSET = 2**63 - 1
 MAX_BYTES = MAX_COUNT = 2**63 - 1
+MIN_INT64 = -(2**63)
 Expose = Literal["appended", "durable"]
 """Which records readers see: all, or those that are on the disk."""
 Compression = Literal["none", "lz4", "zstd"]
@@ -24,10 +25,12 @@ DAY = 86_400.0
 MIN_SECONDS = 1e-6  # the resolution of the clock
 MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it
 _DURATIONS = ("segment_age", "flush_interval")
-_LATER = frozenset({"after", "copies", "timestamps", "batch_bytes", "expire"})
+_LATER = frozenset({"after", "copies", "timestamps", "batch_bytes", "expire", "timestamp_ahead", "timestamp_behind"})
 """Fields of `Retention` that its first version did not have."""
 _CHOICES = {"unkeyed": ("reject", "keep"), "after": ("none", "table"), "timestamps": ("given", "server")}
-_RETENTION_DURATIONS = ("age", "delete_retention", "min_compaction_lag", "max_compaction_lag")
+_LAGS = ("delete_retention", "min_compaction_lag", "max_compaction_lag")
+_TIMESTAMP_LIMITS = ("timestamp_ahead", "timestamp_behind")
+_RETENTION_DURATIONS = ("age", *_LAGS, *_TIMESTAMP_LIMITS)
 
 
 def _whole(name: str, value: object, *, least: int, most: int) -> int:
@@ -152,6 +155,9 @@ class Retention(_Fields):
             do, and Kafka's clients see cleanup.policy=compact,delete also without any. None: they do.
         batch_bytes: Most bytes of a batch of Kafka's clients, as it is sent: max.message.bytes. None: the limit of the
             server, which always holds.
+        timestamp_ahead: Seconds by which a timestamp that a client of Kafka gives may be after the server's time:
+            message.timestamp.after.max.ms. None: no limit.
+        timestamp_behind: The same before the server's time: message.timestamp.before.max.ms.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
@@ -171,6 +177,8 @@ class Retention(_Fields):
     timestamps: Literal["given", "server"] = "given"
     batch_bytes: int | None = None
     expire: bool | None = None
+    timestamp_ahead: float | timedelta | None = None
+    timestamp_behind: float | timedelta | None = None
 
     def __post_init__(self) -> None:
         for name in ("bytes", "batch_bytes"):
@@ -182,8 +190,8 @@ class Retention(_Fields):
         for name, (one, other) in _CHOICES.items():
             if getattr(self, name) not in (one, other):
                 raise ConfigError(f'retention.{name} must be "{one}" or "{other}", not {_shown(getattr(self, name))}')
-        for name in ("delete_retention", "min_compaction_lag", "max_compaction_lag"):
-            if getattr(self, name) is not None or name != "max_compaction_lag":
+        for name in (*_LAGS, *_TIMESTAMP_LIMITS):
+            if getattr(self, name) is not None or name in ("delete_retention", "min_compaction_lag"):
                 _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
         if isinstance(self.min_dirty_ratio, bool) or not isinstance(self.min_dirty_ratio, (int, float)):
             raise ConfigError("retention.min_dirty_ratio must be a number between 0 and 1")
@@ -266,6 +274,11 @@ class Retention(_Fields):
     def max_compaction_lag_us(self) -> int | None:
         """The maximum lag in microseconds, or None."""
         return _microseconds(self.max_compaction_lag)
+
+    def timestamp_bounds_us(self, now: int) -> tuple[int, int]:
+        """Return the lowest and the highest timestamp that a client of Kafka may give now, in microseconds."""
+        behind, ahead = _microseconds(self.timestamp_behind), _microseconds(self.timestamp_ahead)
+        return MIN_INT64 if behind is None else now - behind, MAX_COUNT if ahead is None else now + ahead
 
 
 @_noting

@@ -46,6 +46,8 @@ BAD_RETENTION: dict[str, list[object]] = {
     "timestamps": ["LogAppendTime", None, True],
     "batch_bytes": [-1, 1.5, True, "1MiB"],
     "expire": [0, 1, "no"],
+    "timestamp_ahead": [-1, "1 h", True],
+    "timestamp_behind": [-1, float("nan")],
 }
 
 

@@ -46,7 +46,7 @@ from seglog.kafka.faults import (
     UnsupportedAssignor,
     WrongState,
 )
-from seglog.kafka.records.faults import BadBatch, DamagedBatch, OldFormat, TooLarge
+from seglog.kafka.records.faults import BadBatch, BadTimes, DamagedBatch, OldFormat, TooLarge
 from seglog.server.runtime.shares import ShareFull
 
 NONE = 0
@@ -71,6 +71,7 @@ REBALANCE_IN_PROGRESS = 27
 TOPIC_AUTHORIZATION_FAILED = 29
 GROUP_AUTHORIZATION_FAILED = 30
 CLUSTER_AUTHORIZATION_FAILED = 31
+INVALID_TIMESTAMP = 32
 UNSUPPORTED_SASL_MECHANISM = 33
 ILLEGAL_SASL_STATE = 34
 UNSUPPORTED_VERSION = 35
@@ -134,6 +135,7 @@ _CODES: tuple[tuple[type[SeglogError], int], ...] = (  # the first one that fits
     (DamagedBatch, CORRUPT_MESSAGE),
     (OldFormat, UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (TooLarge, MESSAGE_TOO_LARGE),
+    (BadTimes, INVALID_TIMESTAMP),
     (BadBatch, INVALID_RECORD),
     (RecordTooLarge, MESSAGE_TOO_LARGE),
     (KeyRequired, INVALID_RECORD),

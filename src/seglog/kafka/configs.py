@@ -15,6 +15,7 @@ from seglog.config import (
     MOST_COPIES,
     Compression,
     LogConfig,
+    Retention,
 )
 from seglog.errors import ConfigError
 
@@ -27,6 +28,7 @@ MOST_LAG_MS = 2**63 - 1
 COMPRESSION = "compression.type"
 CODECS: dict[str, Compression] = {"uncompressed": "none", "lz4": "lz4", "zstd": "zstd"}
 TIMESTAMPS = "message.timestamp.type"
+AHEAD, BEHIND = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
 STAMPS: dict[str, Literal["given", "server"]] = {"CreateTime": "given", "LogAppendTime": "server"}
 NO_CODEC = frozenset({"producer", "gzip", "snappy"})
 """Values of compression.type that are accepted without effect: segments have no such codec."""
@@ -79,6 +81,8 @@ SETTINGS: dict[str, Setting] = {
     "flush.ms": Setting(lambda config: _ms(config.flush_interval, MOST_LAG_MS), LONG, fixed=True),
     "max.compaction.lag.ms": Setting(lambda config: _ms(config.retention.max_compaction_lag, MOST_LAG_MS), LONG),
     MESSAGE_BYTES: Setting(lambda config: _number(config.retention.batch_bytes), INT),
+    AHEAD: Setting(lambda config: _ms(config.retention.timestamp_ahead, MOST_LAG_MS), LONG),
+    BEHIND: Setting(lambda config: _ms(config.retention.timestamp_behind, MOST_LAG_MS), LONG),
     TIMESTAMPS: Setting(_timestamps, STRING),
     "min.cleanable.dirty.ratio": Setting(lambda config: str(float(config.retention.min_dirty_ratio)), DOUBLE),
     "min.compaction.lag.ms": Setting(lambda config: _ms(config.retention.min_compaction_lag), LONG),
@@ -91,8 +95,6 @@ SETTINGS: dict[str, Setting] = {
 CONSTANT = {  # config -> the only value that is accepted, which this server fulfils anyway
     "local.retention.bytes": "-2",
     "local.retention.ms": "-2",
-    "message.timestamp.after.max.ms": str(MOST_LAG_MS),
-    "message.timestamp.before.max.ms": str(MOST_LAG_MS),
     "preallocate": "false",
     "remote.storage.enable": "false",
     "unclean.leader.election.enable": "false",
@@ -123,6 +125,8 @@ RANGES = {
     "flush.ms": Range(1, MOST_MS, MOST_LAG_MS),
     LAG: Range(0, MOST_MS, MOST_LAG_MS),
     MESSAGE_BYTES: Range(0, MAX_BYTES, NEVER),
+    AHEAD: Range(0, MOST_MS, MOST_LAG_MS),
+    BEHIND: Range(0, MOST_MS, MOST_LAG_MS),
     "min.cleanable.dirty.ratio": Range(0, 1),
     MIN_LAG: Range(0, MOST_MS),
     "min.insync.replicas": Range(1, MOST_COPIES + 1),
@@ -142,6 +146,8 @@ ABOUT = {  # what tools show to operators
     "flush.ms": "After which time a log is synced.",
     "max.compaction.lag.ms": "The time after which a superseded record is compacted at the latest.",
     MESSAGE_BYTES: "The most bytes of a batch of records, as it is sent; by default those of the server.",
+    AHEAD: "How far the timestamps that producers give may be ahead of the server's time.",
+    BEHIND: "How far the timestamps that producers give may be behind the server's time.",
     TIMESTAMPS: "CreateTime: records keep the timestamps of Kafka's clients; LogAppendTime: they get the server's.",
     "min.cleanable.dirty.ratio": "The part of a log that must be new before it is compacted.",
     "min.compaction.lag.ms": "How long a record stays uncompacted at least.",
@@ -158,7 +164,10 @@ def values_of(config: LogConfig) -> dict[str, str]:
     return {name: setting.shown(config) for name, setting in SETTINGS.items()}
 
 
-DEFAULTS = values_of(LogConfig())
+NEW = LogConfig(retention=Retention(timestamp_ahead=3600.0))
+"""The config of a topic that a client of Kafka creates, without a config of its own; the limit is Kafka's."""
+
+DEFAULTS = values_of(NEW)
 
 
 def most_bytes(config: LogConfig, server: int) -> int:
@@ -251,6 +260,8 @@ def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> Lo
         copies=_whole(values, "min.insync.replicas") - 1,
         timestamps=_stamps(values[TIMESTAMPS]),
         batch_bytes=_limit(values, MESSAGE_BYTES, none=NEVER),
+        timestamp_ahead=_seconds(values, AHEAD, none=MOST_LAG_MS),
+        timestamp_behind=_seconds(values, BEHIND, none=MOST_LAG_MS),
     )
     compression = _codec(values[COMPRESSION])
     segment_age = _segment_age(config, values)

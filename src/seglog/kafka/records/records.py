@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from seglog.arrow.encodable import EncodableRows, column_of
 from seglog.arrow.heads import head_bytes, most_headers
-from seglog.kafka.records.faults import BadBatch
+from seglog.kafka.records.faults import BadBatch, BadTimes
 from seglog.kafka.records.layout import LOG_APPEND_TIME, MICROSECONDS, Head
 from seglog.kernels.record_batches import FAULTS, LEAST_BYTES, fill_views, locate_record_headers, locate_records
 from seglog.kernels.rows import Cells, Column, Rows
@@ -53,6 +53,13 @@ class Records:
     def keyless(self) -> Array:
         """The numbers of the records without a key."""
         return np.flatnonzero(self._keys[1] < 0)
+
+    def check_times(self, lowest: int, highest: int) -> None:
+        """Raise BadTimes if a record has a timestamp (us) below or above these."""
+        times = self._fields[0]
+        if times.min() < lowest or times.max() > highest:
+            rows = np.flatnonzero((times < lowest) | (times > highest))
+            raise BadTimes(rows.tolist(), int(times[rows[0]]), lowest, highest)
 
     def check_heads(self, headers: int, size: int) -> None:
         """Check the records as HTTP does: answers in JSON show keys and headers whole.

@@ -54,10 +54,13 @@ async def in_bounds(data: memoryview, head: Head, most: int, work: Callable[[int
 
 
 def decoded(data: memoryview, head: Head, log: Log, most: int, limits: Limits) -> Records:
-    """Return the records of a batch. most: bytes that they may take. Raises NoKeys for those that the log refuses."""
-    records = decode(data, head, now=system_clock(), most=most)
+    """Return the records of a batch. most: bytes that they may take. Raises NoKeys, BadTimes: the log refuses some."""
+    now, retention = system_clock(), log.config.retention
+    records = decode(data, head, now=now, most=most)
     if head.attributes & CODEC_BITS or len(data) > min(limits.head_bytes, LEAST_HEADER_BYTES * limits.record_headers):
         records.check_heads(limits.record_headers, limits.head_bytes)
-    if log.config.retention.needs_keys and len(keyless := records.keyless):
+    if retention.timestamps == "given":
+        records.check_times(*retention.timestamp_bounds_us(now))
+    if retention.needs_keys and len(keyless := records.keyless):
         raise NoKeys(keyless.tolist())
     return records

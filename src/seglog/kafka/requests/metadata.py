@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
 from seglog.kafka import codes
+from seglog.kafka.configs import NEW
 from seglog.kafka.messages.admin import BROKERS, CONTROLLERS
 from seglog.kafka.messages.shared import UNKNOWN_RIGHTS
 from seglog.kafka.requests import operations
@@ -138,7 +139,7 @@ async def _created(call: Call, name: str) -> Topic:
     if not (partitions and call.values["allow_auto_topic_creation"] and call.caller.may("admin", name)):
         raise TopicNotFound(name)
     try:
-        return await call.services.care.run(lambda: broker.create_topic(name, partitions=partitions))
+        return await call.services.care.run(lambda: broker.create_topic(name, partitions=partitions, config=NEW))
     except TopicExists:  # another request was faster
         return await call.services.reads.run(lambda: broker.topic(name))
 

@@ -13,7 +13,7 @@ from seglog.kafka.configs import MESSAGE_BYTES, most_bytes
 from seglog.kafka.faults import Unanswered
 from seglog.kafka.producers.sequences import key_of
 from seglog.kafka.records.decode import head_of
-from seglog.kafka.records.faults import BadBatch, NoKeys, TooLarge
+from seglog.kafka.records.faults import BadBatch, BadRecords, TooLarge
 from seglog.kafka.records.layout import (
     CODEC_BITS,
     HEAD_BYTES,
@@ -88,7 +88,7 @@ async def produce(call: Call) -> Values | None:
     """
     topics, acks = call.values["topic_data"], call.values["acks"]
     wanted = [(topic["name"], one) for topic in topics for one in topic["partition_data"]]
-    rows = max(NoKeys.MOST // max(len(wanted), 1), 1)
+    rows = max(BadRecords.MOST // max(len(wanted), 1), 1)
     parts = await _each(lambda one: _store(call, *one, acks, rows), wanted)
     if acks == NO_ACK:
         _check_accepted(parts)
@@ -173,8 +173,9 @@ def _refused(number: int, code: int, text: str) -> Values:
 
 def _errors_of(error: SeglogError, most: int) -> list[Values]:
     """Return which records of a batch are to blame, the first `most`; the client can send the others again."""
-    rows = error.rows[:most] if isinstance(error, NoKeys) else []
-    return [{"batch_index": row, "batch_index_error_message": "it has no key"} for row in rows]
+    if not isinstance(error, BadRecords):
+        return []
+    return [{"batch_index": row, "batch_index_error_message": error.why} for row in error.rows[:most]]
 
 
 async def _append(call: Call, topic: Topic, number: int, data: memoryview | None, *, durable: bool) -> Stored:

@@ -37,7 +37,7 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
         Fenced, UnknownProducer, NotOwner: As `Transactions.find`.
         WrongState: The partition was not added to the transaction.
         OldProducerEpoch, OutOfOrderSequence: It is neither the next batch nor one of the last.
-        BadBatch, NoKeys, RecordTooLarge, KeyRequired: The partition would refuse the records.
+        BadBatch, NoKeys, BadTimes, RecordTooLarge, KeyRequired: The partition would refuse the records.
         Busy: The transaction, or all open ones, have too many bytes.
     """
     transactions, log = call.parts.transactions, topic.partition(number)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from seglog.config import LogConfig
 from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
 from seglog.kafka import codes
-from seglog.kafka.configs import changed, checked
+from seglog.kafka.configs import NEW, changed, checked
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of
 from seglog.kafka.requests.turns import in_turns
@@ -42,7 +41,7 @@ async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:
         partitions = _partitions(call, wanted)
         most = call.services.settings.limits.batch_bytes
         given = checked({one["name"]: one["value"] for one in wanted["configs"]}, most)
-        config = changed(LogConfig(), given, is_new=True)
+        config = changed(NEW, given, is_new=True)
         if call.values["validate_only"]:
             _check_absent(call, name)
         else:

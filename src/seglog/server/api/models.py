@@ -113,6 +113,8 @@ class RetentionModel(Model):
     timestamps: Literal["given", "server"] = "given"
     batch_bytes: Annotated[int, Field(ge=0), WHOLE] | None = None
     expire: bool | None = None
+    timestamp_ahead: Seconds | None = None
+    timestamp_behind: Seconds | None = None
 
     def onto(self, retention: Retention) -> Retention:
         """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
