@@ -162,6 +162,9 @@ def test_avro_keeps_decimals_and_a_field_that_no_column_can_have_is_named(
     assert "table orders: no column for opens: no column can have its type" in caplog.text
 
 
+TIMESTAMP = ".google.protobuf.Timestamp"
+
+
 def visit_type() -> Any:
     """The class of a message with a field of each kind."""
     kinds = descriptor_pb2.FieldDescriptorProto
@@ -176,16 +179,22 @@ def visit_type() -> Any:
     entry.options.map_entry = True
     entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
     entry.field.add(name="value", number=2, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+    seen = visit.nested_type.add(name="SeenEntry")
+    seen.options.map_entry = True
+    seen.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    seen.field.add(name="value", number=2, type=kinds.TYPE_MESSAGE, type_name=TIMESTAMP, label=kinds.LABEL_OPTIONAL)
     for number, (name, kind, of, label) in enumerate(
         [
             ("user_id", kinds.TYPE_INT64, None, kinds.LABEL_OPTIONAL),
             ("is_new", kinds.TYPE_BOOL, None, kinds.LABEL_OPTIONAL),
             ("raw", kinds.TYPE_BYTES, None, kinds.LABEL_OPTIONAL),
             ("way", kinds.TYPE_ENUM, ".shop.Way", kinds.LABEL_OPTIONAL),
-            ("at", kinds.TYPE_MESSAGE, ".google.protobuf.Timestamp", kinds.LABEL_OPTIONAL),
+            ("at", kinds.TYPE_MESSAGE, TIMESTAMP, kinds.LABEL_OPTIONAL),
             ("pages", kinds.TYPE_INT64, None, kinds.LABEL_REPEATED),
             ("counts", kinds.TYPE_MESSAGE, ".shop.Visit.CountsEntry", kinds.LABEL_REPEATED),
             ("referrer", kinds.TYPE_MESSAGE, ".shop.Visit", kinds.LABEL_OPTIONAL),
+            ("seen", kinds.TYPE_MESSAGE, ".shop.Visit.SeenEntry", kinds.LABEL_REPEATED),
+            ("times", kinds.TYPE_MESSAGE, TIMESTAMP, kinds.LABEL_REPEATED),
         ],
         1,
     ):
@@ -212,6 +221,29 @@ def test_a_message_of_protobuf_keeps_its_integers_and_its_defaults(orders: Order
     ]
     assert [dict(counts) for (counts,) in orders.rows("counts")] == [{"a": 0, "b.c": 2**40}, {}, {}]
     assert [row and row["user_id"] for (row,) in orders.rows("referrer")] == [7, None, None]
+
+
+def test_an_invalid_timestamp_of_protobuf_leaves_the_other_fields_of_its_row(orders: Orders) -> None:
+    visit = visit_type()
+    far, year_10000, good = {"seconds": 10**15}, {"seconds": 253_402_300_800}, {"seconds": 1}
+    nanos = {"nanos": 2 * 10**9}
+    visits = [visit(user_id=number, at=at) for number, at in enumerate([far, nanos, year_10000, good, good, good])]
+    visits[4].seen["a"].seconds = 1
+    visits[4].seen["b"].seconds = 10**15
+    visits[5].times.add(**good)
+    visits[5].times.add(**nanos)
+    visits.append(visit(user_id=6, referrer=visit(user_id=1, at=year_10000)))
+    orders.append(*(one.SerializeToString() for one in visits))
+    assert orders.sync(schema="infer", values=visit.FromString).unfit == 6
+    second = EPOCH + timedelta(seconds=1)
+    assert orders.rows("user_id", "at") == list(enumerate([None] * 3 + [second] * 3 + [None]))
+    assert [seen for (seen,) in orders.rows("seen")] == [[], [], [], [], None, [], []]
+    assert [times for (times,) in orders.rows("times")] == [[], [], [], [], [], None, []]
+    assert orders.rows("referrer")[6][0]["user_id"] == 1
+    reasons = [reason for (reason,) in orders.rows("unfit")]
+    text = "is a Timestamp outside the years 1 to 9999, or with invalid nanos, which does not fit timestamp[us, tz=UTC]"
+    assert reasons[:4] == [f"at {text}"] * 3 + [None]
+    assert [(reason or "").split()[0] for reason in reasons[4:]] == ["seen.*", "times[]", "referrer.at"]
 
 
 def test_a_field_that_does_not_fit_leaves_the_others_of_its_row(orders: Orders) -> None:

@@ -62,7 +62,7 @@ def _struct(fields: dict[str, Any], file: str, where: str, units: dict[str, str]
 
 def _type(kind: Any, file: str, where: str, units: dict[str, str]) -> pa.DataType:
     if isinstance(kind, dict) and list(kind) == ["*"]:
-        return pa.map_(pa.string(), _type(kind["*"], file, f"{where}.value", units))
+        return pa.map_(pa.string(), _type(kind["*"], file, f"{where}.*", units))
     if isinstance(kind, dict):
         return _struct(kind, file, where, units)
     if isinstance(kind, list) and len(kind) == 1:

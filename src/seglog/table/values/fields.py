@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
+from seglog.table.values.fitting import NoValue
 from seglog.table.values.protobuf import Map
 
 MOST_FIELDS = 1000  # of all levels together
@@ -73,7 +74,7 @@ def usable(kind: pa.DataType, left_out: LeftOut, where: str = "", depth: int = 0
     if mapped is not None or types.is_map(kind):
         kind = mapped or kind
         keys = usable(kind.key_type, left_out, f"{where}.key", depth + 1)
-        items = usable(kind.item_type, left_out, f"{where}.value", depth + 1)
+        items = usable(kind.item_type, left_out, f"{where}.*", depth + 1)
         return None if keys is None or items is None else pa.map_(keys, items)
     if types.is_struct(kind):
         return _usable_fields(kind, left_out, where, depth)
@@ -178,7 +179,7 @@ def _differences(known: pa.DataType, wanted: pa.DataType, where: str) -> list[st
     if types.is_list(known) and types.is_list(wanted):
         return _differences(known.value_type, wanted.value_type, f"{where}[]")
     if types.is_map(known) and types.is_map(wanted) and known.key_type == wanted.key_type:
-        return _differences(known.item_type, wanted.item_type, f"{where}.value")
+        return _differences(known.item_type, wanted.item_type, f"{where}.*")
     return [] if known == wanted or widens(wanted, known) else [f"{where} is {known}, not {wanted}"]
 
 
@@ -272,6 +273,8 @@ def _type_of(value: Any, depth: int) -> pa.DataType:
         return _as_map(kind) or kind
     if isinstance(value, list | tuple):
         return pa.list_(functools.reduce(_both, (_type_of(one, depth + 1) for one in value), pa.null()))
+    if isinstance(value, NoValue):
+        return UNKNOWN if value.kind is None else value.kind
     if isinstance(value, datetime):
         return pa.timestamp("us", "UTC")
     return _decimal(value) if isinstance(value, Decimal) else _PLAIN.get(type(value), UNKNOWN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -26,6 +27,14 @@ MICROSECONDS = {"s": Decimal(1_000_000), "ms": Decimal(1000), "us": Decimal(1), 
 """Of a unit."""
 NO_UNIT = " without a unit"
 _BELOW_MICROSECONDS = re.compile(r"(\.[0-9]{6})[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class NoValue:
+    """What a field has that no column can hold. text: names it; kind: the type of its field, if it is known."""
+
+    text: str
+    kind: pa.DataType | None = None
 
 
 class Unfit(Exception):
@@ -61,6 +70,8 @@ def converter(kind: pa.DataType, where: str, unfit: Callable[[str], None], units
 
 
 def _kind_of(value: Any) -> str:
+    if isinstance(value, NoValue):
+        return value.text
     return {
         bool: "a boolean", int: "an integer", float: "a number", Decimal: "a number", str: "a text", dict: "an object",
         list: "an array", bytes: "bytes",
@@ -74,7 +85,7 @@ def _nested(kind: pa.DataType, where: str, unfit: Callable[[str], None], units: 
         return lambda value: {name: convert(_mapping(value).get(name)) for name, convert in parts}
     if types.is_map(kind):
         keys = converter(kind.key_type, f"{where}.key", unfit, units)
-        items = converter(kind.item_type, f"{where}.value", unfit, units)
+        items = converter(kind.item_type, f"{where}.*", unfit, units)
         return lambda value: [(_key(keys(key)), items(item)) for key, item in _mapping(value).items()]
     if types.is_list(kind):
         element = converter(kind.value_type, f"{where}[]", unfit, units)

@@ -9,9 +9,21 @@ from collections.abc import Callable
 from datetime import UTC
 from typing import Any
 
+import pyarrow as pa
+
+from seglog.table.values.fitting import NoValue
+
+
+def _time(message: Any) -> Any:
+    try:
+        return message.ToDatetime(UTC)
+    except (ValueError, OverflowError):
+        return NoValue("a Timestamp outside the years 1 to 9999, or with invalid nanos", pa.timestamp("us", "UTC"))
+
+
 _REPEATED = 3  # FieldDescriptor.LABEL_REPEATED, of versions without is_repeated
 _KNOWN: dict[str, Callable[[Any], Any]] = {
-    "google.protobuf.Timestamp": lambda message: message.ToDatetime(UTC),
+    "google.protobuf.Timestamp": _time,
     "google.protobuf.Struct": lambda message: {name: _message(one) for name, one in message.fields.items()},
     "google.protobuf.ListValue": lambda message: [_message(one) for one in message.values],
     "google.protobuf.Value": lambda message: _chosen(message, message.WhichOneof("kind")),
