@@ -277,6 +277,24 @@ def test_an_object_of_many_keys_is_a_map(orders: Orders) -> None:
     )
 
 
+def test_fields_in_a_map_without_a_column_are_named(orders: Orders) -> None:
+    orders.append({"m": {f"k{number}": {"a": 1} for number in range(300)}, "l": [{"a": 1}]})
+    assert orders.sync(schema="infer").left_out == {}
+    other_case = "another field differs in upper and lower case only"
+    orders.append({"m": {"q": {"A": 7}, "x.y": {"a": 8, "b.c": 9}}, "l": [{"A": 7}]})
+    report = orders.sync()
+    assert (report.unfit, report.left_out) == (
+        0,
+        {"m.*.A": other_case, "m.*.b.c": "no column can have its name", "l[].A": other_case},
+    )
+    assert orders.rows("m")[1] == ([("q", {"a": None}), ("x.y", {"a": 8})],)
+    orders.append({"m": {"q": {f"z{number}": number for number in range(300)}}, "n": {"in": {"a": "x"}}})
+    reason = "it has more than 200 fields now, and was no map when it got its column"
+    assert orders.sync().left_out == {"m.*": reason}
+    orders.append({"o": {f"z{number}": number if number % 2 else "x" for number in range(1500)}})
+    assert orders.sync().left_out == {"o": "it has 1,500 fields, too many for what is left of 1000 columns"}
+
+
 def test_keys_that_differ_in_every_value_become_a_map_at_once(orders: Orders) -> None:
     orders.append(*({"id": number, "by": {f"k{number}": {"n": number}}} for number in range(400)))
     assert orders.sync(schema="infer").unfit == 0

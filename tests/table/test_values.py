@@ -222,7 +222,7 @@ def test_a_function_decodes_other_formats() -> None:
         return {"text": value.decode(), "raw": value, "at": datetime(2026, 1, 1), "tags": {"k": 1}}
 
     objects = decoded([b"one", None, b"bad"], decode)
-    fields = inferred(objects, {})
+    fields = inferred(objects, pa.struct([]), {})
     assert {field.name: field.type for field in fields} == {
         "text": pa.string(),
         "raw": pa.binary(),

@@ -150,7 +150,7 @@ class Typer:
     def _by_function(self, rows: pa.RecordBatch, decode: Callable[[bytes], Any]) -> pa.RecordBatch:
         objects = decoded(rows.column("value").to_pylist(), decode)
         if self._infers:
-            self._learn(inferred(objects, self.left_out))
+            self._learn(inferred(objects, self.columns.typed, self.left_out))
         return with_typed(rows, typed(objects, self.columns.typed, self.columns.units), self.columns)
 
     def _learn(self, found: pa.StructType) -> None:

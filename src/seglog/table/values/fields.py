@@ -25,6 +25,7 @@ MOST_KEYS = 200  # of an object; one with more that are of one type is a map
 MOST_DIGITS = 38  # of a decimal
 RESERVED = frozenset({"offset", "partition", "timestamp", "key", "value", "headers", "unfit"})
 _PREFIX = "value_"
+_OTHER_CASE = "another field differs in upper and lower case only"
 LeftOut = dict[str, str]
 """Fields of values that have no column: their path, and why."""
 
@@ -100,7 +101,7 @@ def _usable_fields(kind: pa.StructType, left_out: LeftOut, where: str, depth: in
         if not can_be_column(field.name):
             left_out[here] = "no column can have its name"
         elif seen.setdefault(field.name.lower(), field.name) != field.name:  # to many engines they are the same
-            left_out[here] = "another field differs in upper and lower case only"
+            left_out[here] = _OTHER_CASE
         else:
             named[field.name] = inner
     return pa.struct(list(named.items())) if named else None
@@ -143,9 +144,8 @@ def merged(known: pa.StructType, found: pa.StructType) -> pa.StructType:
 
 
 def _joined(known: pa.DataType, found: pa.DataType) -> pa.DataType:
-    if types.is_map(known) and (types.is_map(found) or types.is_struct(found)):
-        items = [found.item_type] if types.is_map(found) else [field.type for field in found]
-        return pa.map_(known.key_type, functools.reduce(_joined, items, known.item_type))
+    if types.is_map(known) and types.is_map(found):
+        return pa.map_(known.key_type, _joined(known.item_type, found.item_type))
     if types.is_struct(known) and types.is_struct(found):
         return merged(known, found)
     if types.is_list(known) and types.is_list(found):
@@ -183,19 +183,27 @@ def _differences(known: pa.DataType, wanted: pa.DataType, where: str) -> list[st
     return [] if known == wanted or widens(wanted, known) else [f"{where} is {known}, not {wanted}"]
 
 
-def without_column(known: pa.StructType, found: pa.StructType, where: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the found fields that `merged` did not take, and why."""
-    for field in found:
-        index = known.get_field_index(field.name)
-        kind, other = field.type, None if index < 0 else known.field(index).type
-        while other is not None and types.is_list(kind) and types.is_list(other):
-            kind, other = kind.value_type, other.value_type
-        if other is None:
-            yield where + field.name, f"there are {MOST_FIELDS} typed columns, or one differs in case only"
-        elif types.is_struct(kind) and types.is_struct(other):
-            yield from without_column(other, kind, f"{where}{field.name}.")
-        elif types.is_map(kind) and types.is_struct(other):
-            yield where + field.name, f"it has more than {MOST_KEYS} fields now, and was no map when it got its column"
+def without_column(known: pa.DataType, found: pa.DataType, where: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the found fields, of all levels, that `merged` did not take, and why."""
+    if types.is_list(known) and types.is_list(found):
+        yield from without_column(known.value_type, found.value_type, f"{where}[]")
+    elif types.is_map(known) and types.is_map(found):
+        yield from without_column(known.item_type, found.item_type, f"{where}.*")
+    elif types.is_struct(known) and types.is_map(found):
+        yield where, f"it has more than {MOST_KEYS} fields now, and was no map when it got its column"
+    elif types.is_struct(known) and types.is_struct(found):
+        cases = {field.name.lower() for field in known}
+        for field in found:
+            here = f"{where}.{field.name}" if where else field.name
+            index = known.get_field_index(field.name)
+            if index >= 0:
+                yield from without_column(known.field(index).type, field.type, here)
+            elif field.name.lower() in cases:
+                yield here, _OTHER_CASE
+            elif _count(field.type):
+                yield here, f"it has {_count(field.type):,} fields, too many for what is left of {MOST_FIELDS} columns"
+            else:
+                yield here, f"there are {MOST_FIELDS} typed columns"
 
 
 def _count(kind: pa.DataType) -> int:
@@ -206,17 +214,34 @@ def _count(kind: pa.DataType) -> int:
     return _count(kind.value_type) if types.is_list(kind) else 0
 
 
-def inferred(values: Iterable[Any], left_out: LeftOut) -> pa.StructType:
+def inferred(values: Iterable[Any], known: pa.StructType, left_out: LeftOut) -> pa.StructType:
     """Return the fields of decoded objects. Where types differ the first one counts; integers and fractions: double.
 
-    left_out: as in `usable`.
+    known: the columns that there are: an object whose column is a map is one, however few keys it has; left_out: as in
+    `usable`.
     """
     kinds: dict[str, pa.DataType] = {}
     for value in values:
         for name, one in value.items() if isinstance(value, Mapping) else ():
             if isinstance(name, str):
                 kinds[name] = _both(kinds.get(name, pa.null()), _type_of(one, 1))
-    return usable(pa.struct(list(kinds.items())), left_out) or pa.struct([])
+    return usable(_as_known(pa.struct(list(kinds.items())), known), left_out) or pa.struct([])
+
+
+def _as_known(found: pa.DataType, known: pa.DataType) -> pa.DataType:
+    """Return a type with maps for objects whose column is a map, as their keys are no fields; known fields first."""
+    if types.is_map(known) and types.is_struct(found):
+        items = functools.reduce(_both, (field.type for field in found), pa.null())
+        found = pa.map_(known.key_type, items)
+    if types.is_map(known) and types.is_map(found):
+        return pa.map_(found.key_type, _as_known(found.item_type, known.item_type))
+    if types.is_list(known) and types.is_list(found):
+        return pa.list_(_as_known(found.value_type, known.value_type))
+    if types.is_struct(known) and types.is_struct(found):
+        kinds = {field.name: field.type for field in known}
+        ordered = sorted(found, key=lambda field: field.name not in kinds)
+        return pa.struct([(one.name, _as_known(one.type, kinds.get(one.name, pa.null()))) for one in ordered])
+    return found
 
 
 def _both(one: pa.DataType, other: pa.DataType) -> pa.DataType:

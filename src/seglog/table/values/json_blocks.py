@@ -50,12 +50,12 @@ class Block:
 
         known: the columns that there are; left_out: gets the other fields, as in `usable`.
         """
-        if not can_be_read(known) or not can_be_read(self._inferred(self._values.slice(0, FIRST), {})):
-            return self._inferred(self._values, left_out)
+        if not can_be_read(known) or not can_be_read(self._inferred(self._values.slice(0, FIRST), known, {})):
+            return self._inferred(self._values, known, left_out)
         rest = _rest(self._values, self._plain)
         table = None if _too_deep(rest) else _read(rest, _wider(known), "infer")
         if table is None:
-            return self._inferred(self._values[:: max(1, len(self._values) // SAMPLE)], left_out)
+            return self._inferred(self._values[:: max(1, len(self._values) // SAMPLE)], known, left_out)
         kinds = {field.name: field.type for field in table.schema if field.name != _MARK}
         for field in known:
             narrow = _cast(table.column(field.name), field.type)
@@ -65,8 +65,8 @@ class Block:
         self._whole = _struct_of(table, known)
         return usable(pa.struct(list(kinds.items())), left_out) or pa.struct([])
 
-    def _inferred(self, values: pa.Array, left_out: LeftOut) -> pa.StructType:
-        return inferred(decoded(values.to_pylist(), from_json), left_out)
+    def _inferred(self, values: pa.Array, known: pa.StructType, left_out: LeftOut) -> pa.StructType:
+        return inferred(decoded(values.to_pylist(), from_json), known, left_out)
 
     def typed(self, fields: pa.StructType, units: Units = NO_UNITS) -> Typed:
         """Return the values as these fields; what does not fit is null, with the reason. units: see `Units`."""
