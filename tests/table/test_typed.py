@@ -347,6 +347,21 @@ def test_numbers_are_times_in_the_unit_that_the_schema_has(orders: Orders, tmp_p
     assert orders.rows("s", "ms", "us", "ns")[4] == first[:4]
 
 
+def test_a_unit_of_a_table_is_for_times_only(orders: Orders) -> None:
+    schema = pa.schema([("t", pa.timestamp("us", "UTC")), ("n", pa.int64())], {"seglog.units": '{"t": "ms"}'})
+    orders.append({"t": 1000, "n": 1000})
+    orders.sync(schema=schema)
+    with orders.table().transaction() as change:
+        change.set_properties({"seglog.units": '{"t": "ms", "n": "ms", "m": "s"}'})
+    orders.append({"t": 1000, "n": 1000})
+    orders.sync()
+    assert orders.rows("t", "n") == [(EPOCH + timedelta(seconds=1), 1000)] * 2
+    with orders.table().transaction() as change:
+        change.set_properties({"seglog.units": "ms"})
+    with pytest.raises(InvalidArgument, match=r"the table has seglog\.units"):
+        orders.sync()
+
+
 def test_the_newest_values_are_typed_too(orders: Orders) -> None:
     for number in range(30):
         orders.append({"id": number}, key=b"k%d" % (number % 3))
@@ -422,12 +437,25 @@ def test_wrong_schemas_are_refused(orders: Orders, tmp_path: Path) -> None:
         (pa.schema([("a", pa.duration("s"))]), "duration"),
         (pa.schema([("a", pa.map_(pa.int64(), pa.int64()))]), "JSON has not"),
         (pa.schema([("a", pa.timestamp("us", "UTC"))], {"seglog.units": '{"a": "h"}'}), "unit 'h'"),
+        (pa.schema([("a", pa.int64())], {"seglog.units": '{"a": "ms"}'}), "unit for 'a', which is no timestamp"),
+        (pa.schema([("a", pa.timestamp("us"))], {"seglog.units": '{"b": "ms"}'}), "unit for 'b'"),
+        (pa.schema([("a", pa.list_(pa.timestamp("us")))], {"seglog.units": '{"a": "ms"}'}), "unit for 'a'"),
+        *(
+            (pa.schema([("a", pa.timestamp("us"))], {"seglog.units": units}), "no JSON object such as")
+            for units in (b"ms", b"\xff", b"[1]", b'["ms"]', b'{"a": 1}', b'{"a": ["ms"]}')
+        ),
+        (pa.schema([("a", pa.struct([]))]), "a has no fields: name them"),
+        (pa.schema([("a", pa.map_(pa.string(), pa.list_(pa.struct([]))))]), r"a\.\*\[\] has no fields"),
         ("guess", "give 'infer'"),
     ):
         with pytest.raises(InvalidArgument, match=text):
             orders.sync(schema=schema)
     with pytest.raises(InvalidArgument, match="values="):
         orders.sync(values="json")
+    for content in ('{"t": {}}', '{"t": {"*": {}}}'):
+        (tmp_path / "schema.json").write_text(content)
+        with pytest.raises(InvalidArgument, match=r"t(\.\*)? has no fields"):
+            orders.sync(schema=read_schema(tmp_path / "schema.json"))
     for content in ("[1]", "{", '{"a": "decimal(3, 5)"}', '{"a": "word"}', '{"a": ["int", "int"]}'):
         (tmp_path / "schema.json").write_text(content)
         with pytest.raises(InvalidArgument, match=r"schema\.json"):

@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from seglog.errors import InvalidArgument
 from seglog.table.schema import ARROW, UNFIT, arrow_field
 from seglog.table.values.fields import field_of, with_leaves
-from seglog.table.values.fitting import Units
+from seglog.table.values.fitting import MICROSECONDS, Units
 
 FIXED: dict[iceberg.IcebergType, pa.DataType] = {
     iceberg.BooleanType(): pa.bool_(),
@@ -85,6 +85,33 @@ def _leaves(field: pa.Field, path: str = "") -> Iterator[str]:
         yield path + field.name
 
 
+def units_in(text: str | bytes, owner: str) -> Units:
+    """Return units that were stored as JSON. InvalidArgument if they are no units. owner: names what has them."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(unit, str) for unit in found.values()):
+        raise InvalidArgument(f'{owner} has {UNITS} that are no JSON object such as {{"created": "ms"}}')
+    if unknown := set(found.values()) - set(MICROSECONDS):
+        raise InvalidArgument(f"{owner} has the unit {min(unknown)!r}, which is none; choose {', '.join(MICROSECONDS)}")
+    return found
+
+
+def time_paths(kind: pa.DataType, path: str = "") -> Iterator[str]:
+    """Yield the paths of the times in a type, as `Units` has them."""
+    if types.is_struct(kind):
+        for field in kind:
+            yield from time_paths(field.type, f"{path}.{field.name}" if path else field.name)
+    elif types.is_map(kind):
+        yield from time_paths(kind.key_type, f"{path}.key")
+        yield from time_paths(kind.item_type, f"{path}.*")
+    elif types.is_list(kind):
+        yield from time_paths(kind.value_type, f"{path}[]")
+    elif types.is_timestamp(kind):
+        yield path
+
+
 def columns_of(schema: Schema, properties: Mapping[str, str] | None = None) -> Columns:
     """Return the columns of a table. InvalidArgument if another program has added one that cannot be written.
 
@@ -96,9 +123,10 @@ def columns_of(schema: Schema, properties: Mapping[str, str] | None = None) -> C
     if missing:
         raise InvalidArgument(f"the table has no column {missing[0]}: another program has deleted or renamed it")
     typed = [field for field in arrow if field.name not in (*ARROW.names, UNFIT)]
-    plain = [pa.field(field_of(field.name), with_leaves(field.type, lambda kind: kind)) for field in typed]  # no ids
-    units = json.loads((properties or {}).get(UNITS, "{}"))
-    return Columns(arrow, pa.struct(plain), UNFIT in arrow.names, units)
+    plain = pa.struct([(field_of(field.name), with_leaves(field.type, lambda kind: kind)) for field in typed])  # no ids
+    units = units_in((properties or {}).get(UNITS, "{}"), "the table")
+    times = set(time_paths(plain))  # another program may have renamed one
+    return Columns(arrow, plain, UNFIT in arrow.names, {path: unit for path, unit in units.items() if path in times})
 
 
 def _arrow_of(field: iceberg.NestedField, where: str) -> pa.Field:
@@ -154,12 +182,17 @@ def iceberg_type(kind: pa.DataType, where: str) -> iceberg.IcebergType:
 
 def _iceberg(kind: pa.DataType, where: str, ids: Iterator[int]) -> iceberg.IcebergType:
     if types.is_struct(kind):
+        if not kind.num_fields:
+            raise InvalidArgument(
+                f'the schema\'s {where} has no fields: name them, as in {{"id": "long"}}, give the type of all, as in '
+                f'{{"*": "long"}}, or leave {where} out'
+            )
         inner = [(next(ids), field.name, _iceberg(field.type, f"{where}.{field.name}", ids)) for field in kind]
         return iceberg.StructType(*(iceberg.NestedField(number, name, one) for number, name, one in inner))
     if types.is_list(kind):
         return iceberg.ListType(next(ids), _iceberg(kind.value_type, f"{where}[]", ids), element_required=False)
     if types.is_map(kind):
-        parts = _iceberg(kind.key_type, f"{where}.key", ids), _iceberg(kind.item_type, f"{where}.value", ids)
+        parts = _iceberg(kind.key_type, f"{where}.key", ids), _iceberg(kind.item_type, f"{where}.*", ids)
         return iceberg.MapType(next(ids), parts[0], next(ids), parts[1], value_required=False)
     if types.is_decimal(kind):
         return iceberg.DecimalType(kind.precision, kind.scale)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from seglog.errors import InvalidArgument
-from seglog.table.columns import UNITS, Columns, columns_of, iceberg_type, usual_type
+from seglog.table.columns import UNITS, Columns, columns_of, iceberg_type, time_paths, units_in, usual_type
 from seglog.table.evolution import evolve
 from seglog.table.schema import UNFIT
 from seglog.table.values.decoded import Decode, Typed, decoded, typed
@@ -27,7 +27,7 @@ from seglog.table.values.fields import (
     merged,
     without_column,
 )
-from seglog.table.values.fitting import MICROSECONDS, Units
+from seglog.table.values.fitting import Units
 from seglog.table.values.json_blocks import Block
 from seglog.table.values.json_blocks import is_json as is_json_type
 
@@ -53,17 +53,16 @@ class Typing:
             raise InvalidArgument(f"schema is {self.schema!r}; give 'infer' or a pyarrow.Schema")
         if not (self.values is None or self.values == "json" or callable(self.values)):
             raise InvalidArgument(f"values is {self.values!r}; give 'json' or a function of bytes")
-        if unknown := set(self.units.values()) - set(MICROSECONDS):
-            raise InvalidArgument(f"the schema's unit {min(unknown)!r} is none; choose {', '.join(MICROSECONDS)}")
         if isinstance(self.schema, pa.Schema):
             _check(self.fields, is_json=not callable(self.values))
+            if no_times := self.units.keys() - set(time_paths(self.fields)):
+                raise InvalidArgument(f"the schema has a unit for {min(no_times)!r}, which is no timestamp in it")
 
     @property
     def units(self) -> Units:
         """The units of a schema that was given."""
         given = self.schema.metadata if isinstance(self.schema, pa.Schema) else None
-        found: Units = json.loads((given or {}).get(UNITS.encode(), b"{}"))
-        return found
+        return units_in((given or {}).get(UNITS.encode(), b"{}"), "the schema")
 
     @property
     def fields(self) -> pa.StructType:
