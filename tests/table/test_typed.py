@@ -362,6 +362,14 @@ def test_a_unit_of_a_table_is_for_times_only(orders: Orders) -> None:
         orders.sync()
 
 
+def test_a_decimal_with_too_many_digits_is_null_with_its_reason(orders: Orders) -> None:
+    orders.append({"id": 1, "price": 1234567}, {"id": 2, "price": 123456})
+    schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(8, 2))])
+    assert orders.sync(schema=schema).unfit == 1
+    reason = "price is an integer, which does not fit decimal128(8, 2)"
+    assert orders.rows("id", "price", "unfit") == [(1, None, reason), (2, Decimal("123456.00"), None)]
+
+
 def test_the_newest_values_are_typed_too(orders: Orders) -> None:
     for number in range(30):
         orders.append({"id": number}, key=b"k%d" % (number % 3))

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from seglog.table.values import json_blocks
-from seglog.table.values.decoded import decoded, from_json, typed
+from seglog.table.values.decoded import decoded, from_json, from_json_exactly, typed
 from seglog.table.values.fields import MOST_FIELDS, column_of, field_of, inferred, merged, usable
 from seglog.table.values.json_blocks import Block
 
@@ -168,6 +168,48 @@ def test_given_types_are_read_from_texts_and_numbers() -> None:
         assert first["at"] == datetime(2026, 1, 2, 2, 4, 5, 678901, tzinfo=UTC)
         assert (first["day"], first["price"], first["n"]) == (date(2026, 1, 2), Decimal("1.25"), 1)
         assert (second["at"], second["price"]) == (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), Decimal("1.25"))
+
+
+DATES = pa.struct(
+    [
+        ("d", pa.date32()),
+        ("p", pa.decimal128(8, 2)),
+        ("t", pa.timestamp("us", "UTC")),
+        ("c", pa.struct([("d", pa.date32()), ("l", pa.list_(pa.decimal128(8, 2)))])),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "fit"),
+    [
+        ('{"d":"2024-01-01"}', True),
+        ('{"d":"2024-01-01T00:00:00Z"}', False),
+        ('{"d":"2024-01-01 00:00:00"}', False),
+        ('{"d":"0000-01-01"}', False),
+        ('{"d":"9999-12-31"}', True),
+        ('{"d":19723}', False),
+        ('{"c":{"d":"2024-01-01"}}', True),
+        ('{"c":{"d":"2024-01-01T00:00:00"}}', False),
+        ('{"p":123456.78}', True),
+        ('{"p":1234567}', False),
+        ('{"p":"123456789012"}', False),
+        ('{"p":123456789012}', False),
+        ('{"c":{"l":[1,1234567]}}', False),
+        ('{"t":"0000-01-01T00:00:00Z"}', False),
+        ('{"t":"9999-12-31T23:59:59-01:00"}', False),
+    ],
+)
+def test_the_reader_takes_no_value_that_python_refuses(value: str, *, fit: bool) -> None:
+    alone = typed(decoded([value.encode()], from_json_exactly), DATES)
+    assert (alone.unfit[0].as_py() is None) == fit
+    for known in (None, DATES):
+        block = Block(pa.array([value.encode(), b'{"d":"2024-02-03","p":1}'] * 100))
+        if known is not None:
+            block.found(known, {})
+        result = block.typed(DATES)
+        result.fields.validate(full=True)
+        assert (result.unfit[0], result.fields[0]) == (alone.unfit[0], alone.fields[0])
 
 
 def test_types_become_wider_only_as_iceberg_allows() -> None:

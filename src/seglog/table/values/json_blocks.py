@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from datetime import date
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyarrow import types
 
+from seglog.clock import EPOCH
 from seglog.table.values.decoded import Typed, decoded, from_json, from_json_exactly, typed
 from seglog.table.values.fields import LeftOut, inferred, usable, with_leaves
 from seglog.table.values.fitting import EARLIEST, LATEST, NO_UNITS, Units
@@ -32,6 +34,11 @@ _MARK = secrets.token_hex(8)
 _BEGIN = f'{{"{_MARK}":true,'.encode()
 _END = 2**31 - 1
 _SPACE = b" \t\r\n"
+_BOUNDS = {
+    pa.timestamp("us", "UTC"): (EARLIEST, LATEST),
+    pa.timestamp("us"): (EARLIEST, LATEST),
+    pa.date32(): (date.min.toordinal() - EPOCH.toordinal(), date.max.toordinal() - EPOCH.toordinal()),
+}
 
 
 class Block:
@@ -62,7 +69,8 @@ class Block:
             if narrow is not None:  # else a column becomes wider
                 kinds[field.name] = _unless_wider(kinds[field.name], field.type)
                 table = table.set_column(table.schema.get_field_index(field.name), field.name, narrow)
-        self._whole = _struct_of(table, known)
+        whole = _struct_of(table, known)
+        self._whole = whole if _in_range(whole) else None
         return usable(pa.struct(list(kinds.items())), left_out) or pa.struct([])
 
     def _inferred(self, values: pa.Array, known: pa.StructType, left_out: LeftOut) -> pa.StructType:
@@ -161,7 +169,24 @@ def _rows(values: pa.Array, fields: pa.StructType, units: Units) -> pa.StructArr
         if times is None:
             return None
         table = table.set_column(at, name, times)
-    return _cast(_struct_of(table, fields), fields)
+    rows = _cast(_struct_of(table, fields), fields)
+    return rows if rows is None or _in_range(rows) else None
+
+
+def _in_range(rows: pa.StructArray) -> bool:
+    """Return whether no decimal has more digits than its type, and every time is in the years 1 to 9999."""
+    for leaf in _leaves(rows):
+        if types.is_decimal(leaf.type):
+            try:
+                leaf.validate(full=True)  # the reader does not
+            except pa.ArrowInvalid:
+                return False
+        elif leaf.type in _BOUNDS:
+            least, greatest = _BOUNDS[leaf.type]
+            bounds = pc.min_max(leaf)
+            if bounds["min"].is_valid and (bounds["min"].value < least or bounds["max"].value > greatest):
+                return False
+    return True
 
 
 def _times(numbers: pa.ChunkedArray, unit: str) -> pa.ChunkedArray | None:
@@ -193,7 +218,9 @@ def _checked(values: pa.Array, rows: pa.StructArray, units: Units) -> Iterator[T
 def _suspects(values: pa.Array, rows: pa.StructArray) -> Any:
     """Return the positions of values with a number that floating point may not hold, None if there is none."""
     digits = 0
-    for leaf in _floats(rows):
+    for leaf in _leaves(rows):
+        if not types.is_floating(leaf.type):
+            continue
         limit, least = (2**53, 16) if leaf.type == pa.float64() else (2**24, 8)
         bounds = pc.min_max(leaf)
         low, high = bounds["min"].as_py(), bounds["max"].as_py()
@@ -207,14 +234,14 @@ def _suspects(values: pa.Array, rows: pa.StructArray) -> Any:
     return np.flatnonzero(marked)
 
 
-def _floats(array: pa.Array) -> Iterator[pa.Array]:
-    """Yield the columns of floating point, of all levels."""
+def _leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """Yield the columns that are not nested, of all levels."""
     if types.is_struct(array.type):
         for child in array.flatten():
-            yield from _floats(child)
+            yield from _leaves(child)
     elif types.is_list(array.type):
-        yield from _floats(array.flatten())
-    elif types.is_floating(array.type):
+        yield from _leaves(array.flatten())
+    else:
         yield array
 
 
@@ -250,8 +277,8 @@ def _read(rest: pa.Array, fields: pa.StructType, unknown: Literal["infer", "igno
 
 
 def _as_read(kind: pa.DataType) -> pa.DataType:
-    """Return the type as which the reader reads a column: it takes dates for times."""
-    return with_leaves(kind, lambda leaf: pa.timestamp("s") if types.is_date32(leaf) else leaf)
+    """Return the type as which the reader reads a column: it would take times for dates."""
+    return with_leaves(kind, lambda leaf: pa.string() if types.is_date32(leaf) else leaf)
 
 
 def _wider(kind: pa.DataType) -> pa.DataType:
