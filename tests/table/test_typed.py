@@ -292,7 +292,7 @@ def test_fields_in_a_map_without_a_column_are_named(orders: Orders) -> None:
     reason = "it has more than 200 fields now, and was no map when it got its column"
     assert orders.sync().left_out == {"m.*": reason}
     orders.append({"o": {f"z{number}": number if number % 2 else "x" for number in range(1500)}})
-    assert orders.sync().left_out == {"o": "it has 1,500 fields, too many for what is left of 1000 columns"}
+    assert orders.sync().left_out == {"o": "its fields (1,500) are too many for what is left of 1000 columns"}
 
 
 def test_keys_that_differ_in_every_value_become_a_map_at_once(orders: Orders) -> None:
@@ -499,6 +499,19 @@ def test_a_server_types_the_tables_of_its_topics(serve: Callable[..., Served], t
         seen = Orders(topic.partition(0), served.root, warehouse)
         assert seen.rows("id") == [(number,) for number in range(5)]
         assert seen.rows("id", name="orders_latest") == [(4,)]
+
+
+def test_a_table_gets_the_current_text_about_unfit(orders: Orders) -> None:
+    orders.append({"id": 1})
+    orders.sync(schema="infer")
+    current = orders.table().schema().find_field("unfit").doc
+    for doc, then in (("why the value has no typed columns; null: it has", current), ("of someone", "of someone")):
+        with orders.table().update_schema() as update:
+            update.update_column("unfit", doc=doc)
+        orders.append({"id": 2})
+        orders.sync()
+        assert orders.table().schema().find_field("unfit").doc == then
+    assert orders.rows("id") == [(1,), (2,), (2,)]
 
 
 def test_an_interrupted_change_of_columns_is_completed_by_the_next_round(

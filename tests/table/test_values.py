@@ -280,7 +280,11 @@ def test_a_function_decodes_other_formats() -> None:
 def test_json_is_read_as_the_standard_defines_it() -> None:
     failed = decoded([b"\xff", b"[" * 200_000], from_json)
     assert [type(one).__name__ for one in failed] == ["Failed"] * 2
-    assert typed(decoded([b'{"a":NaN}'], from_json), pa.struct([("a", pa.float64())])).unfit.null_count == 0
+    odd = [b'{"a":NaN}', b'{"a":-Infinity}']
+    fields = pa.struct([("a", pa.float64())])
+    reasons = ["a is NaN, which does not fit double", "a is -Infinity, which does not fit double"]
+    assert Block(pa.array(odd)).typed(fields).unfit.to_pylist() == reasons
+    assert typed(decoded(odd, from_json), fields).unfit.to_pylist() == reasons
 
 
 def test_deeply_nested_values_are_no_danger_to_the_reader() -> None:

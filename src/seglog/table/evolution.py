@@ -14,6 +14,7 @@ from seglog.table.snapshots import changed
 from seglog.table.values.fields import column_of
 
 _UNFIT_DOC = "why columns are null that the value has; null: it fits"
+_EARLIER_DOC = "why the value has no typed columns; null: it has"
 
 
 def evolve(table: Table, fields: pa.StructType, properties: dict[str, str]) -> None:
@@ -32,7 +33,8 @@ def evolve(table: Table, fields: pa.StructType, properties: dict[str, str]) -> N
     """
     columns = columns_of(table.schema())
     wanted = {name: value for name, value in properties.items() if table.properties.get(name) != value}
-    if columns.has_typed and columns.typed == fields and not wanted:
+    has_earlier_doc = columns.has_typed and table.schema().find_field(UNFIT).doc == _EARLIER_DOC
+    if columns.has_typed and columns.typed == fields and not wanted and not has_earlier_doc:
         return
     base = table.metadata.current_snapshot_id
     with table.transaction() as transaction:
@@ -41,6 +43,8 @@ def evolve(table: Table, fields: pa.StructType, properties: dict[str, str]) -> N
         with transaction.update_schema() as update:
             if not columns.has_typed:
                 update.add_column(UNFIT, StringType(), doc=_UNFIT_DOC)
+            elif has_earlier_doc:
+                update.update_column(UNFIT, doc=_UNFIT_DOC)
             for field in fields:
                 _change(update, (column_of(field.name),), columns.typed, field)
     if table.metadata.current_snapshot_id != base:  # the rows to add were chosen for an earlier state

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from seglog.table.values.fitting import NO_UNITS, Units, converter
+from seglog.table.values.fitting import NO_UNITS, NoValue, Units, converter
 from seglog.table.values.protobuf import fields_of_message
 
 Decode = Callable[[bytes], Any]
@@ -52,19 +52,12 @@ def _decoded(value: bytes, decode: Decode) -> Any:
 
 def from_json(value: bytes) -> Any:
     """Decode JSON as RFC 8259 defines it, in UTF-8. NaN and Infinity fit no type."""
-    return json.loads(value.decode(), parse_constant=_NotANumber)
+    return json.loads(value.decode(), parse_constant=NoValue)
 
 
 def from_json_exactly(value: bytes) -> Any:
     """Decode JSON; fractions are decimals with all their digits."""
-    return json.loads(value.decode(), parse_float=Decimal, parse_constant=_NotANumber)
-
-
-class _NotANumber:
-    """NaN or Infinity."""
-
-    def __init__(self, _text: str) -> None:
-        """Stand for the text."""
+    return json.loads(value.decode(), parse_float=Decimal, parse_constant=NoValue)
 
 
 def typed(objects: Iterable[Any], fields: pa.StructType, units: Units = NO_UNITS) -> Typed:

@@ -201,7 +201,10 @@ def without_column(known: pa.DataType, found: pa.DataType, where: str = "") -> I
             elif field.name.lower() in cases:
                 yield here, _OTHER_CASE
             elif _count(field.type):
-                yield here, f"it has {_count(field.type):,} fields, too many for what is left of {MOST_FIELDS} columns"
+                yield (
+                    here,
+                    f"its fields ({_count(field.type):,}) are too many for what is left of {MOST_FIELDS} columns",
+                )
             else:
                 yield here, f"there are {MOST_FIELDS} typed columns"
 
