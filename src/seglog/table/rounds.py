@@ -33,7 +33,7 @@ class TableReport:
     bytes: of these files; held: partition -> the offset before which the table holds every record of the log; merged:
     small files that were replaced by larger ones; unfit: added rows whose value does not fit the table's schema;
     clamped: added rows that show another timestamp, because that of their record is not in years 1 to 9999; left_out:
-    fields of the values that were found, but have no column (path -> why).
+    fields that were found in the values, of which large blocks may be sampled, but have no column (path -> why).
     """
 
     table: str
