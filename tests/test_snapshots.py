@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -116,8 +118,10 @@ def awaited(path: Path, _: Path) -> State:
 
 
 def exported(path: Path, scratch: Path) -> State:
-    code = main(["export", str(path), "--format", "parquet", "--output", str(scratch / "exported.parquet")])
+    with redirect_stderr(StringIO()) as said:
+        code = main(["export", str(path), str(scratch / "exported.parquet"), "--format", "parquet"])
     if code:
+        assert "begin the read again" in said.getvalue()
         raise seglog.SnapshotExpired(0, 1)
     return rows(pq.read_table(scratch / "exported.parquet"))
 
@@ -203,6 +207,7 @@ FULL = pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.m
 
 def moments(calls: int, *, full: bool) -> list[int]:
     """Return at which calls of a read the change happens."""
+    assert calls > FEW, "the read made no calls"
     return list(range(1, calls + 1, APART)) if full else [calls * (part + 1) // (FEW + 1) for part in range(FEW)]
 
 

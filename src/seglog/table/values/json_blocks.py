@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyarrow import types
 
-from seglog.clock import EPOCH
+from seglog.record import EPOCH
 from seglog.table.values.decoded import Typed, decoded, from_json, from_json_exactly, typed
 from seglog.table.values.fields import LeftOut, inferred, usable, with_leaves
 from seglog.table.values.fitting import EARLIEST, LATEST, NO_UNITS, Units
