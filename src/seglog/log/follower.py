@@ -82,7 +82,7 @@ class LogFollower(Log):
         self._file: ManifestFile | None = None  # what MANIFEST held at the last look
         self._fallback = None if recovery.clean else seen
         try:
-            self._load()
+            self._steadily(self._load)
         except BaseException:
             self._lease.release()
             raise
@@ -136,15 +136,19 @@ class LogFollower(Log):
 
     def _reload(self) -> None:
         """Load the present manifest; the lease names an older version only while older views are in use."""
+        self._steadily(self._replace_present)
+        self._hold_oldest()
+
+    def _steadily(self, load: Callable[[], None]) -> None:
+        """Load the manifest and what it names, again if the structure changes meanwhile."""
         for left in reversed(range(RELOAD_ATTEMPTS)):
             identity = self._storage.identity(filename.MANIFEST)
             try:
-                self._replace_present()
-                break
+                return load()
             except CorruptLog:
                 if left == 0 or self._storage.identity(filename.MANIFEST) == identity:
-                    raise  # else the structure changed again while it was read
-        self._hold_oldest()
+                    raise
+        return None
 
     def _replace_present(self) -> None:
         """Load the present manifest in place of the last one, which nothing may refer to after this call."""
