@@ -160,7 +160,7 @@ def test_what_cannot_be_rejected_is_one_clear_error(spark: SparkSession, topic: 
         read_source(spark, [str(path)], "parquet", schema="id INT")
     with pytest.raises(InvalidArgument, match="columnNameOfCorruptRecord must be _corrupt_record"):
         read_source(spark, [str(path)], "csv", {"columnNameOfCorruptRecord": "bad"})
-    with pytest.raises(InvalidArgument, match="no column _corrupt_record"):
+    with pytest.raises(InvalidArgument, match="do not show which are malformed"):
         ingest(spark, spark.range(3), topic, reject=tmp_path / "rejected")
     (tmp_path / "b.json").write_text('{"id": 1, "_corrupt_record": "mine"}\n')
     with pytest.raises(InvalidArgument, match="give the column another name"):
@@ -168,8 +168,116 @@ def test_what_cannot_be_rejected_is_one_clear_error(spark: SparkSession, topic: 
     (tmp_path / "c.json").write_text("neither\nnor\n")
     with pytest.raises(InvalidArgument, match="no row that could be read"):
         read_source(spark, [str(tmp_path / "c.json")], "json")
+    for name in ("_corrupt_reason", "_Corrupt_Record"):
+        (tmp_path / "d.csv").write_text(f"id,{name},n\n1,mine,7\n")
+        with pytest.raises(InvalidArgument, match=f"{name} is for malformed rows"):
+            read_source(spark, [str(tmp_path / "d.csv")], "csv")
+    for schema in ("id INT NOT NULL", "id STRUCT<a: INT NOT NULL>"):
+        with pytest.raises(InvalidArgument, match="id is NOT NULL"):
+            read_source(spark, [str(path)], "json", schema=schema)
     rows = read_source(spark, [str(path)], "csv")
     with pytest.raises(Exception, match="no") as caught:
         ingest(spark, rows, topic, key="raise_error('no')", reject=tmp_path / "rejected")
     assert "delete it before you run this again" in caught.value.__notes__[0]
     assert values(topic) == []
+
+
+def test_text_after_the_first_value_of_a_line_of_json_is_not_lost(
+    spark: SparkSession, topic: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    good = [
+        '{"id": 1, "name": "a"} ',
+        "",
+        '[{"id": 2}, {"id": 3, "name": "},{"}]',
+        "\t",
+        "[]",
+        '{"id": 4, "name": "]}"}',
+    ]
+    more = [
+        '{"id":5}{"id":6}',
+        '{"id":7} xx',
+        '{"id":8},',
+        '{"id":9}]',
+        '{"id":10}}',
+        '{"id":11},"end":1',
+        '[{"id":12}] 3',
+    ]
+    (tmp_path / "a.json").write_text("\n".join(good) + "\n")
+    words = [str(topic), str(tmp_path / "a.json"), "--format", "json"]
+    assert program.main([*words, "--schema", "id INT, name STRING"]) == 0
+    assert [row["id"] for row in values(topic)] == [1, 2, 3, 4]
+    for number, line in enumerate(more[:2]):
+        (tmp_path / "b.json").write_text(line + "\n")
+        assert program.main([str(topic), str(tmp_path / "b.json"), *words[2:], "--schema", "id INT"]) == 2, number
+        assert b"a row is malformed: more text follows its first JSON value" in capfdbinary.readouterr().err
+    (tmp_path / "a.json").write_text("\n".join([*good, *more]) + "\n")
+    assert program.main([*words, "--reject", str(tmp_path / "rejected")]) == 0
+    assert {*rejects(tmp_path / "rejected")} == {*more}
+    (tmp_path / "c.json").write_text('{"id": 1}\n{"id": 2}\n')  # not one value, as multiLine says it is
+    rows = read_source(spark, [str(tmp_path / "c.json")], "json", {"multiLine": "true"})
+    assert ingest(spark, rows, topic).malformed == 1
+
+
+def test_a_malformed_array_is_kept_once(spark: SparkSession, topic: Path, tmp_path: Path) -> None:
+    text = "[" + ",\n".join(f'{{"id": {number}}}' for number in range(300)) + ',\n{"id": "x"}]\n'
+    (tmp_path / "a.json").write_text(text)
+    rows = read_source(
+        spark, [str(tmp_path / "a.json")], "json", {"multiLine": "true", "mode": "PERMISSIVE"}, schema="id INT"
+    )
+    found = ingest(spark, rows, topic, reject=tmp_path / "rejected")
+    assert (found.records, found.rejected) == (0, 1)
+    assert rejects(tmp_path / "rejected") == {text: "an element of the array is malformed"}
+    assert ingest(spark, rows, topic).malformed == 301
+    assert max(len(row["_corrupt_record"]) for row in values(topic)) < 250
+
+
+@pytest.mark.parametrize(("text", "kind", "count"), [("", "csv", 0), ("", "json", 0), ("{}\n{}\n", "json", 2)])
+def test_a_file_without_columns_has_rows_that_are_not_malformed(
+    spark: SparkSession, topic: Path, tmp_path: Path, text: str, kind: str, count: int
+) -> None:
+    (tmp_path / "a").write_text(text)
+    words = [str(topic), str(tmp_path / "a"), "--format", kind]
+    assert program.main(words) == 0
+    assert values(topic) == [{}] * count
+    assert program.main([*words, "--reject", str(tmp_path / "rejected")]) == 0
+    assert values(topic) == [{}] * (2 * count)
+
+
+def test_a_row_is_parsed_once_however_many_columns_there_are(spark: SparkSession, tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(100)]
+    (tmp_path / "a.csv").write_text(f"{','.join(names)}\n1,2\n")
+    (tmp_path / "a.json").write_text(json.dumps(dict.fromkeys(names, 1)) + "\n")
+    for kind in ("csv", "json"):
+        rows = read_source(spark, [str(tmp_path / f"a.{kind}")], kind)
+        plan = rows._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count("from_csv(" if kind == "csv" else "from_json(StructField") <= 1
+        assert len(plan) < 100_000
+
+
+def test_columns_of_other_formats_may_have_the_names(spark: SparkSession, topic: Path, tmp_path: Path) -> None:
+    spark.sql("SELECT 1 AS id, 'mine' AS _corrupt_record").write.parquet(str(tmp_path / "a"))
+    rows = read_source(spark, [str(tmp_path / "a")], "parquet")
+    assert ingest(spark, rows, topic).malformed == 0
+    assert values(topic) == [{"id": 1, "_corrupt_record": "mine"}]
+    with pytest.raises(InvalidArgument, match="do not show which are malformed"):
+        ingest(spark, rows, topic, reject=tmp_path / "rejected")
+
+
+def test_names_with_percent_signs(spark: SparkSession, topic: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"s": {"10%d": 1}}\n{"s": 5}\n')
+    rows = read_source(
+        spark, [str(tmp_path / "a.json")], "json", {"mode": "PERMISSIVE"}, schema="s STRUCT<`10%d`: INT>"
+    )
+    assert ingest(spark, rows, topic, reject=tmp_path / "rejected").records == 1
+    assert rejects(tmp_path / "rejected") == {'{"s": 5}': "s is not struct<10%d:int>: 5"}
+
+
+def test_rejects_that_cannot_be_written_are_named_in_the_error(
+    spark: SparkSession, topic: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\nx\n")
+    rows = read_source(spark, [str(tmp_path / "a.csv")], "csv", {"mode": "PERMISSIVE"}, schema="id INT")
+    failing = rows.where("raise_error('no') IS NULL OR id > 0")
+    with pytest.raises(Exception, match="no") as caught:
+        ingest(spark, failing, topic, reject=tmp_path / "rejected")
+    assert "rejected, which has a part of the malformed rows" in caught.value.__notes__[0]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import InvalidArgument
 from seglog.log.staging import checked_name
 from seglog.spark import register
-from seglog.spark.ingest.source import FORMATS, MALFORMED, REASON, read_source
+from seglog.spark.ingest.source import ARRAY, FORMATS, MALFORMED, MARKS, REASON, SHOWN, read_source
 from seglog.spark.jobs.failures import behind
 from seglog.spark.jobs.pins import refuse_overlap
 from seglog.spark.option_values import local_path
@@ -116,10 +116,10 @@ def ingest(
     if reject is not None:
         refuse_overlap(path, str(reject))
         rows, rejected = _without_malformed(rows, str(reject))
+    marked = _marks(rows) is not None
     try:
-        records, malformed = _write(
-            _columns(rows, value, key, timestamp, headers, order_by), str(destination.root), names
-        )
+        columns = _columns(_shortened(rows), value, key, timestamp, headers, order_by, marked=marked)
+        records, malformed = _write(columns, str(destination.root), names, marked=marked)
     except Exception as error:  # noqa: BLE001 - raised again, or what it has inside
         found = behind(error)
         if reject is not None:
@@ -145,8 +145,33 @@ def create_topic(path: str | Path, partitions: int, config: LogConfig | None = N
     return True
 
 
+def _marks(rows: DataFrame) -> str | None:
+    """Return the format of the files whose malformed rows `read_source` has marked, None for rows without marks."""
+    found = [field.metadata.get(MARKS) for field in rows.schema if field.name == MALFORMED]
+    return found[0] if found else None
+
+
+def _shortened(rows: DataFrame) -> DataFrame:
+    """Return rows without most of the text of a long array: each of its elements has all of it."""
+    from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
+
+    if _marks(rows) != "json":
+        return rows
+    text = functions.col(MALFORMED)
+    long = text.rlike(ARRAY) & (functions.length(text) > SHOWN)
+    begin = functions.concat(functions.substring(text, 1, SHOWN), functions.lit("..."))
+    return rows.withColumn(MALFORMED, functions.when(long, begin).otherwise(text))
+
+
 def _columns(
-    rows: DataFrame, value: str, key: str | None, timestamp: str | None, headers: str | None, order_by: str | None
+    rows: DataFrame,
+    value: str,
+    key: str | None,
+    timestamp: str | None,
+    headers: str | None,
+    order_by: str | None,
+    *,
+    marked: bool,
 ) -> DataFrame:
     from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
 
@@ -156,7 +181,7 @@ def _columns(
     made = {name: functions.expr(text) for name, text in given.items() if text is not None}
     if headers is not None:
         made["headers"] = _headers(rows, headers)
-    if MALFORMED in rows.columns:
+    if marked:
         made[MALFORMED] = functions.col(MALFORMED)
     return rows.select([column.alias(name) for name, column in made.items()])
 
@@ -177,31 +202,39 @@ def _without_malformed(rows: DataFrame, reject: str) -> tuple[DataFrame, int]:
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
     from pyspark.sql import Observation, functions  # noqa: PLC0415 - as above
 
-    if MALFORMED not in rows.columns:
+    kind = _marks(rows)
+    if kind is None:
         raise InvalidArgument(
-            f"the rows have no column {MALFORMED}, so none can be rejected: read csv or json by read_source, with the "
-            "option mode=PERMISSIVE"
+            "the rows do not show which are malformed, so none can be rejected: read csv or json by read_source, with "
+            "the option mode=PERMISSIVE"
         )
     seen = Observation()
     reason = functions.col(REASON) if REASON in rows.columns else functions.lit("it is malformed")
     malformed = rows.where(functions.col(MALFORMED).isNotNull()).select(
         functions.input_file_name().alias("file"), functions.col(MALFORMED).alias("row"), reason.alias("reason")
     )
+    if kind == "json":  # all rows of an array have its text
+        one = functions.when(functions.col("row").rlike(ARRAY), 0).otherwise(functions.monotonically_increasing_id())
+        malformed = malformed.withColumn("one", one).dropDuplicates().drop("one")
     try:
         malformed.observe(seen, functions.count(functions.lit(1)).alias("rows")).write.mode("error").json(reject)
     except AnalysisException as error:
         if error.getCondition() == "PATH_ALREADY_EXISTS":
             raise InvalidArgument(f"{reject} exists; name a new directory for the malformed rows") from error
         raise
+    except Exception as error:  # noqa: BLE001 - raised again, or what it has inside
+        found = behind(error)
+        found.add_note(f"delete {reject}, which has a part of the malformed rows, before you run this again")
+        raise found from (None if found is error else error)
     return rows.where(functions.col(MALFORMED).isNull()).drop(MALFORMED, REASON), seen.get["rows"]
 
 
-def _write(frame: DataFrame, path: str, names: Mapping[str, str]) -> tuple[int, int]:
+def _write(frame: DataFrame, path: str, names: Mapping[str, str], *, marked: bool) -> tuple[int, int]:
     """Write in one transaction; return the number of rows, and how many of them are malformed."""
     from pyspark.sql import Observation, functions  # noqa: PLC0415 - an optional dependency
 
     seen = Observation()
-    malformed = functions.col(MALFORMED) if MALFORMED in frame.columns else functions.lit(None)
+    malformed = functions.col(MALFORMED) if marked else functions.lit(None)
     counted = frame.observe(
         seen, functions.count(functions.lit(1)).alias("records"), functions.count(malformed).alias("malformed")
     ).drop(MALFORMED)
