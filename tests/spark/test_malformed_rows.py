@@ -281,3 +281,13 @@ def test_rejects_that_cannot_be_written_are_named_in_the_error(
     with pytest.raises(Exception, match="no") as caught:
         ingest(spark, failing, topic, reject=tmp_path / "rejected")
     assert "rejected, which has a part of the malformed rows" in caught.value.__notes__[0]
+
+
+def test_rejects_inside_the_topic_are_refused_whatever_form_the_url_has(
+    spark: SparkSession, topic: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    rows = read_source(spark, [str(tmp_path / "a.csv")], "csv")
+    for place in (f"file:{topic}/r", f"file://{topic}/r", f"file://localhost{topic}/r", f"{topic}/r"):
+        with pytest.raises(InvalidArgument, match="inside one another"):
+            ingest(spark, rows, topic, reject=place)

@@ -7,6 +7,7 @@ nothing of Spark.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +30,7 @@ Moment = int | datetime | Positions | None
 """A position in every log: an offset (for one log), a time, offsets by topic and partition, or the default."""
 
 EVERY_TOPIC = "(?s).*"
+_FILE = re.compile(r"^file:(//(localhost)?(?=/))?", re.IGNORECASE)  # Hadoop takes file:/a as well as file:///a
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ def refuse_overlap(path: str | Path, destination: str) -> None:
         if one.startswith(other) or other.startswith(one):
             raise InvalidArgument(f"{destination} and {path} are inside one another; write to another prefix")
         return
-    source, target = (Path(text.removeprefix("file://")).resolve() for text in (str(path), destination))
+    source, target = (Path(_FILE.sub("", text)).resolve() for text in (str(path), destination))
     if source == target or source in target.parents or target in source.parents:
         raise InvalidArgument(f"{destination} and {path} are inside one another; write to another directory")
 
