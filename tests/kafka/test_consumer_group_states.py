@@ -296,12 +296,52 @@ def test_a_topic_that_grows_beyond_the_share_of_its_caller_keeps_its_partitions_
         theirs = join(group, topics, "b", "u", payer="mallory").epoch
         mine = group.beat(Beat("a", mine), None, topics.find).epoch
         topics.counts |= {"t": 3, "u": 10 * MANY}
-        with pytest.raises(GroupFull):
-            group.beat(Beat("b", theirs), None, topics.find)
-        group.beat(Beat("a", mine), None, topics.find)
+        for _ in range(3):
+            theirs = group.beat(Beat("b", theirs), None, topics.find).epoch
+            mine = group.beat(Beat("a", mine), None, topics.find).epoch
         assert group.target("a") == [("t", 0), ("t", 1), ("t", 2)]
         assert group.target("b") == [("u", 0), ("u", 1)]
         assert group._room.held < 10_000
+        await asyncio.sleep(0.7 * consumer_group.SESSION_SECONDS)
+        group.beat(Beat("b", theirs), None, topics.find)
+        await asyncio.sleep(0.7 * consumer_group.SESSION_SECONDS)
+        assert [*group.members] == ["b"]  # its heartbeats count
+
+    told(story)
+
+
+def test_a_member_joins_a_group_whose_topic_has_grown_beyond_the_share_and_is_charged_once() -> None:
+    async def story(group: ConsumerGroup, _: list[ConsumerGroup]) -> None:
+        topics = Topics(t=4)
+        first = join(group, topics, "a", "t", payer="mallory").epoch
+        topics.counts["t"] = 10 * MANY
+        assert join(group, topics, "b", "t", payer="mallory").epoch == 2
+        assert (len(group.crew.owners), [*group.members]) == (4, ["a", "b"])
+        held = group._room.of("mallory")
+        with pytest.raises(GroupFull):
+            join(group, topics, "c", "t", "n" * ROOM, payer="mallory")
+        assert (group._room.of("mallory"), [*group.members]) == (held, ["a", "b"])
+        assert group.beat(Beat("a", first), None, topics.find).epoch == 1  # it has to release two
+
+    told(story)
+
+
+def test_a_member_of_a_caller_whose_share_is_full_joins_again_and_one_that_wants_more_stays_as_it_was() -> None:
+    async def story(group: ConsumerGroup, _: list[ConsumerGroup]) -> None:
+        topics = Topics(t=1)
+        join(group, topics, "a", "t", payer="mallory")
+        group._room.change("mallory", ROOM * 3 // 4)
+        with pytest.raises(GroupFull):
+            join(group, topics, "b", "t", payer="mallory")
+        held, first = group._room.held, group.members["a"]
+        assert join(group, topics, "a", "t", payer="mallory").assignment == (("t", 0),)
+        again = group.members["a"]
+        assert (again is first, again.expiry is None, group._room.held) == (False, False, held)
+        with pytest.raises(GroupFull):
+            join(group, topics, "a", "t", "longer", payer="mallory")
+        assert (group.members, group._room.held) == ({"a": again}, held)
+        await asyncio.sleep(consumer_group.SESSION_SECONDS + 1)
+        assert (group.members, group._room.held) == ({}, ROOM * 3 // 4)
 
     told(story)
 

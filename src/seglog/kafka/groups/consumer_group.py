@@ -72,6 +72,8 @@ class ConsumerGroup:
     def beat(self, beat: Beat, reads: tuple[str, ...] | None, find: Find) -> Answer:
         """Take a heartbeat, also the first one, and return its answer. reads: the topics by name, None: as before.
 
+        One that is refused changes nothing.
+
         Raises:
             UnknownMember: It is not a member: it has to join again.
             FencedMember: Its epoch is not the one that it was answered: it has to join again.
@@ -79,9 +81,13 @@ class ConsumerGroup:
             GroupFull: The group, or the memory for members, is full.
         """
         try:
-            member = self._joined(beat, reads or (), find) if beat.epoch == JOIN else self._known(beat)
-            self._hear(member, beat, member.reads if reads is None else reads, find)
-            self._assign(member.said.payer, find)
+            if beat.epoch == JOIN:
+                member = self._joined(beat, reads or (), find)
+            else:
+                member = self._known(beat)
+                self._hear(member, beat, member.reads if reads is None else reads, find)
+            self._restart_session(member)
+            self._assign(find)
             self._release(member, beat.owned)
             changed = self._advance(member)
         finally:
@@ -124,14 +130,15 @@ class ConsumerGroup:
         if owner not in (None, beat.member) and self.members[owner].epoch != LEAVE_FOR_NOW:
             raise UnreleasedInstance(f"the instance name {beat.instance!r} is in use by another member; stop it first")
         old = [self.members[one] for one in {owner, beat.member} if one in self.members]
+        found = ConsumerMember(Beat(beat.member, JOIN, payer=beat.payer).and_then(beat), reads=reads)
         paid = sum(one.size for one in old if one.said.payer == beat.payer)
-        self._check_room(beat.payer, size_of(beat, reads) - paid + self._new_places(reads, find))
+        self._check_room(beat.payer, found.size - paid + self._new_places(reads, find))
         if len(self.members) - len(old) >= MOST_MEMBERS:
             raise GroupFull(f"group {self.name!r} has {MOST_MEMBERS} members already")
         for one in old:
             self._remove(one)
             self._take(_renamed(self.crew, one.id, beat.member))
-        found = self.members[beat.member] = ConsumerMember(Beat(beat.member, JOIN, payer=beat.payer))
+        self.members[beat.member] = found
         self._room.change(beat.payer, found.size)
         if beat.instance is not None:
             self._statics[beat.instance] = beat.member
@@ -151,47 +158,47 @@ class ConsumerGroup:
         return PLACE_BYTES * sum(topic.partitions for topic in topics if topic is not None)
 
     def _hear(self, member: ConsumerMember, beat: Beat, reads: tuple[str, ...], find: Find) -> None:
-        """Take what a heartbeat has, and restart the member's session."""
+        """Take what a heartbeat of a member has."""
         said = member.said.and_then(beat)
         more = size_of(said, reads) - member.size
         self._check_room(said.payer, more + self._new_places(reads, find))
         self._room.change(said.payer, more)
         self._changed |= reads != member.reads
         member.said, member.reads = said, reads
+
+    def _restart_session(self, member: ConsumerMember) -> None:
         if member.expiry is not None:
             member.expiry.cancel()
         member.expiry = self._loop.call_later(SESSION_SECONDS, self._expire, member)
 
     # --- assignment -----------------------------------------------------------------------------------------------
 
-    def _assign(self, payer: str, find: Find) -> None:
-        """Assign again if members, topics or numbers of partitions have changed. payer: of the heartbeat."""
+    def _assign(self, find: Find) -> None:
+        """Assign again if members, topics or numbers of partitions have changed."""
         if self._changed:
             self._topics = {name: self._topics.get(name) for one in self.members.values() for name in one.reads}
-        topics = self._afforded(payer, {name: find(name) for name in self._topics})
+        topics = self._afforded({name: find(name) for name in self._topics})
         if self._changed or topics != self._topics:
             self._topics, self._changed = topics, False
             self._share()
 
-    def _afforded(self, payer: str, topics: dict[str, Found | None]) -> dict[str, Found | None]:
-        """Return topics, as they were before where they have more partitions than a share has room for.
+    def _afforded(self, topics: dict[str, Found | None]) -> dict[str, Found | None]:
+        """Return topics, each as it was before if it has more partitions than its share has room for.
 
-        Raises GroupFull if it is the share of `payer`.
+        Topics that no member had before come first: their subscription found room.
         """
         if topics == self._topics:
             return topics
-        payers, more = self._payers_of(topics), Counter[str]()
-        for name, topic in topics.items():
+        payers, more, afforded = self._payers_of(topics), Counter[str](), dict(topics)
+        for name in sorted(topics, key=lambda name: self._topics.get(name) is not None):
+            topic, before = topics[name], self._topics.get(name)
             if topic is not None:
-                before = self._topics.get(name)
-                count = topic.partitions - (before.partitions if before is not None and before.id == topic.id else 0)
-                more[payers[topic.id]] += PLACE_BYTES * max(count, 0)
-        self._check_room(payer, more[payer])
-        full = {one for one, size in more.items() if not self._room.fits(one, size)}
-        return {
-            name: self._topics.get(name) if topic is not None and payers[topic.id] in full else topic
-            for name, topic in topics.items()
-        }
+                payer, size = payers[topic.id], PLACE_BYTES * _added(before, topic)
+                if self._room.fits(payer, more[payer] + size):
+                    more[payer] += size
+                else:
+                    afforded[name] = before
+        return afforded
 
     def _payers_of(self, topics: Mapping[str, Found | None]) -> dict[str, str]:
         """Return whose share has the partitions of topics, by their ids: of the caller that read it first, of those
@@ -356,6 +363,12 @@ class ConsumerGroup:
             for one in self.members.values()
         )
         return "Stable" if stable else "Reconciling"
+
+
+def _added(before: Found | None, topic: Found) -> int:
+    """Return how many partitions a topic has that the one before did not have."""
+    known = before.partitions if before is not None and before.id == topic.id else 0
+    return max(topic.partitions - known, 0)
 
 
 def _renamed(crew: Crew, old: str, new: str) -> Crew:
