@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import select
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ from seglog.kafka.wire.buffers import Malformed, Reader, Writer
 from seglog.kafka.wire.schema import STRING, Form
 from seglog.server.runtime.memory import Claim, Memory
 from tests.kafka.clients import Confluent, Sent
+from tests.kafka.conftest import body_of
 from tests.kafka.producers import produced
 from tests.kafka.test_hostile import Limited, still_answers
 from tests.kafka.test_memory import held
@@ -239,6 +241,43 @@ def test_a_member_holds_no_memory_for_its_answer_while_it_waits_for_others(own_k
         second.send(JOIN_GROUP, 0, {**who, "protocols": protocols})
         until(lambda: raw.ask(DESCRIBE_GROUPS, 0, described)["groups"][0]["group_state"] == "PreparingRebalance")
         assert held(kafka.url) == 0
+
+
+def send_and_wait(kafka, raw, api, version, values):
+    """Send a long request; return when its answer waits and the memory that it came in is released."""
+    data = struct.pack(">hhih", api.key, version, 7, -1) + body_of(api, version, values)
+    raw.socket.sendall(struct.pack(">i", len(data)) + data[:-1])
+    until(lambda: held(kafka.url, "bodies") > 0)
+    raw.socket.sendall(data[-1:])
+    until(lambda: held(kafka.url, "bodies") == 0)
+    assert select.select([raw.socket], [], [], 0)[0] == []
+
+
+def test_a_member_that_waits_for_others_does_not_hold_the_memory_that_its_request_came_in(own_kafka):
+    kafka, long = own_kafka(), bytes(300_000)
+    timeouts = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000}
+    who = {"group_id": "g", **timeouts, "member_id": "", "protocol_type": "consumer"}
+    with kafka.connection() as first, kafka.connection() as second:
+        leader = first.ask(JOIN_GROUP, 1, {**who, "protocols": [{"name": "range", "metadata": b""}]})
+        given = {"group_id": "g", "generation_id": 1, "member_id": leader["member_id"], "assignments": []}
+        assert first.ask(SYNC_GROUP, 0, given)["error_code"] == codes.NONE
+        send_and_wait(kafka, second, JOIN_GROUP, 1, {**who, "protocols": [{"name": "range", "metadata": long}]})
+        again = {**who, "member_id": leader["member_id"], "protocols": [{"name": "range", "metadata": b""}]}
+        assert first.ask(JOIN_GROUP, 1, again)["error_code"] == codes.NONE
+        joined = JOIN_GROUP.response.read(Reader(second.response()[4:]), JOIN_GROUP.form(1))
+        assignments = [{"member_id": "nobody", "assignment": long}]
+        sent = {"group_id": "g", "generation_id": 2, "member_id": joined["member_id"], "assignments": assignments}
+        send_and_wait(kafka, second, SYNC_GROUP, 0, sent)
+        assert first.ask(SYNC_GROUP, 0, given | {"generation_id": 2})["error_code"] == codes.NONE
+        assert SYNC_GROUP.response.read(Reader(second.response()[4:]), SYNC_GROUP.form(0))["error_code"] == codes.NONE
+
+
+def test_a_fetch_that_waits_for_records_does_not_hold_the_memory_that_it_came_in(own_kafka):
+    kafka = own_kafka()
+    with Client(kafka.url) as http, kafka.connection() as raw:
+        send_and_wait(kafka, raw, FETCH, 4, fetch_of("default", [0] * 10_000, wait_ms=60_000))
+        http.topic("default").append(b"v")
+        assert raw.response().endswith(b"v\0")
 
 
 def test_a_long_name_of_a_topic_is_not_repeated_for_each_partition(kafka):

@@ -302,13 +302,19 @@ class Connection(asyncio.BufferedProtocol):
         if work.task is not None:  # else the caller of `_run` goes on
             self._queue()
 
+    def _free(self, work: _Work) -> None:
+        """Release the memory that a request came in, unless it has been: another one is taken already."""
+        if work is self._now:
+            self._incoming.release()
+
     async def _answered(self, work: _Work, request: memoryview) -> None:
         """Answer a request, after the one before."""
         before = self._waiting[-1].task if self._waiting else None
         if before is not None and not work.appends:
             await asyncio.wait([before])
         try:
-            asked = answer(self._parts, self.sender, request, partial(self._take_next, work))
+            free = partial(self._free, work)
+            asked = answer(self._parts, self.sender, request, partial(self._take_next, work), free)
             del request
             call, parts = await asked
         except SeglogError as error:
@@ -316,8 +322,7 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(why, type(error))
             return
         finally:
-            if work is self._now:  # no other request is taken yet
-                self._incoming.release()
+            self._free(work)
         try:
             if before is not None and not before.done():
                 await asyncio.wait([before])

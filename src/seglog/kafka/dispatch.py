@@ -33,7 +33,11 @@ class Unauthenticated(Refused):
 
 
 async def answer(
-    parts: Parts, sender: Sender, data: bytearray | memoryview, read_on: Callable[[], None]
+    parts: Parts,
+    sender: Sender,
+    data: bytearray | memoryview,
+    read_on: Callable[[], None],
+    free: Callable[[], None],
 ) -> tuple[Call | None, list[Any]]:
     """Return the call, whose `held` the caller closes, and the buffers of the response, none if it has none.
 
@@ -41,7 +45,7 @@ async def answer(
         parts: What all connections share.
         sender: The client.
         data: The request without its length.
-        read_on: As in `Call`.
+        read_on, free: As in `Call`.
 
     Raises:
         Malformed: The request is not valid.
@@ -66,7 +70,7 @@ async def answer(
         values = _read(known, form, source, holding)
     except Busy:
         values = await _read_later(known, form, source, holding)
-    call = Call(parts, sender, version, values, read_on, holding)
+    call = Call(parts, sender, version, values, read_on, free, holding)
     del data, source, values  # a Produce releases the memory of its request before its end
     try:
         answered = await known.handler(call)

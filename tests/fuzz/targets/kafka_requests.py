@@ -86,7 +86,7 @@ async def _ask(parts: Parts, api: Api, form: Form, request: bytes) -> None:
     sender = Sender(("127.0.0.1", 9092), "127.0.0.1", ANYBODY)
     with suppress(SeglogError, TimeoutError):
         async with asyncio.timeout(SECONDS):
-            call, response = await answer(parts, sender, memoryview(bytearray(request)), lambda: None)
+            call, response = await answer(parts, sender, memoryview(bytearray(request)), lambda: None, lambda: None)
             if call is not None:
                 call.held.close()
             if (

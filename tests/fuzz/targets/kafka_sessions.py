@@ -126,7 +126,7 @@ async def _until_released(memory: Memory) -> None:
 async def _ask(parts: Parts, sender: Sender, request: bytes) -> None:
     with suppress(SeglogError, TimeoutError):
         async with asyncio.timeout(SECONDS):
-            call, response = await answer(parts, sender, memoryview(bytearray(request)), lambda: None)
+            call, response = await answer(parts, sender, memoryview(bytearray(request)), lambda: None, lambda: None)
             if call is None:
                 return
             call.held.close()

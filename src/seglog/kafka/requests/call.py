@@ -85,6 +85,7 @@ class Call:
         held: Released when the response has been sent.
         read_on: Lets the client's next request be read before this one is answered; for what waits and keeps none of
             the request's memory.
+        free: Releases the memory that the request came in, when none of its values has any of it; see `drop_values`.
         sent: Called when the response has been written, unless the client is gone.
         holding: What it holds of the memory for all clients as values, with those of its answer.
         claims: What else it holds of that memory.
@@ -95,6 +96,7 @@ class Call:
     version: int
     values: Values
     read_on: Callable[[], None]
+    free: Callable[[], None]
     holding: Holding
     held: ExitStack = field(default_factory=ExitStack)
     sent: Callable[[], None] | None = None
@@ -106,6 +108,11 @@ class Call:
     async def room(self, more: int) -> None:
         """Claim `more` bytes for what is about to be added to the answer. Raises Busy if there is no memory in time."""
         await self.holding.room(more)
+
+    def drop_values(self) -> None:
+        """Hold nothing of the request any more, before a long wait: its values are gone."""
+        self.holding.release()
+        self.free()
 
     def hold(self, claim: Claim) -> None:
         """Release a claim when the response has been sent."""

@@ -39,6 +39,7 @@ async def fetch(call: Call) -> Values:
     shape = [({**topic, "partitions": []}, len(topic["partitions"])) for topic in topics]
     del topics, named
     call.holding.reduce(len(wanted), count)
+    call.free()
     wanted = await _wait(call, wanted)
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
     read = await take_ahead(call, wanted, most) or await _read_now(call, wanted, most)

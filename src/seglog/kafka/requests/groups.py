@@ -85,7 +85,7 @@ async def join_group(call: Call) -> Values:
         may_skip=call.version >= SKIPS_SINCE,
         payer=call.payer,
     )
-    call.holding.release()  # it may wait for long, and the group counts what its members bring
+    call.drop_values()  # it may wait for long, and the group counts what its members bring
     try:
         joined = await call.parts.coordinator.join(values["group_id"], wish)
     except SeglogError as error:
@@ -126,7 +126,7 @@ def _sync_wish(call: Call) -> SyncWish:
     """Return what a member sends to sync; only the group keeps it while the member waits."""
     values = call.values
     assignments = {one["member_id"]: bytes(one["assignment"]) for one in values.pop("assignments")}
-    call.holding.release()
+    call.drop_values()
     return SyncWish(assignments, values["protocol_type"], values["protocol_name"])
 
 
