@@ -8,7 +8,14 @@ from seglog import MemoryStorage
 from seglog.errors import Busy
 from seglog.kafka import codes
 from seglog.kafka.messages.consumer_groups import CONSUMER_GROUP_HEARTBEAT
-from seglog.kafka.messages.groups import DELETE_GROUPS, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH
+from seglog.kafka.messages.groups import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    JOIN_GROUP,
+    LIST_GROUPS,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+)
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT
 from seglog.server.runtime.shares import ShareFull
@@ -74,6 +81,47 @@ def test_requests_are_repeated_while_all_threads_for_groups_are_busy(asked, monk
     found = answers(*asked)
     assert found.pop("fetch") == codes.COORDINATOR_LOAD_IN_PROGRESS  # the one that clients repeat it after
     assert set(found.values()) == {codes.COORDINATOR_NOT_AVAILABLE}
+
+
+def busy_after(monkeypatch, calls):
+    """Let a number of calls for groups run, and no more."""
+    run, left = Workers.run, [None] * calls
+
+    async def counted(self, *given):
+        if self.name == "group":
+            if not left:
+                raise Busy("64 group calls are running or waiting; retry in a moment")
+            left.pop()
+        return await run(self, *given)
+
+    monkeypatch.setattr(Workers, "run", counted)
+
+
+@pytest.mark.parametrize(
+    ("api", "values", "calls", "code"),
+    [
+        (LIST_GROUPS, {}, 3, codes.COORDINATOR_NOT_AVAILABLE),  # one for each group with members, and two for all
+        (DESCRIBE_GROUPS, {"groups": ["kept"]}, 2, codes.COORDINATOR_NOT_AVAILABLE),
+        (OFFSET_FETCH, {"group_id": "kept", "topics": None}, 2, codes.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_what_is_shown_of_groups_is_all_or_an_error_whenever_the_threads_get_busy(
+    asked, monkeypatch, api, values, calls, code
+):
+    raw, _ = asked
+    assert join(raw) == codes.NONE
+    kept = {**OF_NO_MEMBER, "group_id": "kept"}
+    assert first(raw.ask(OFFSET_COMMIT, 2, {**kept, "topics": TOPICS})) == codes.NONE
+    version = 2 if api is OFFSET_FETCH else 0
+    found = []
+    for number in range(calls + 1):
+        with monkeypatch.context() as patched:
+            busy_after(patched, number)
+            answer = raw.ask(api, version, values)
+        found.append((answer if "error_code" in answer else answer["groups"][0])["error_code"])
+    assert found == [code] * calls + [codes.NONE]
+    shown = {"groups": {"g", "kept"}} if api is LIST_GROUPS else {}
+    assert {key: {one["group_id"] for one in answer[key]} for key in shown} == shown
 
 
 def test_a_share_that_is_full_is_final(asked, monkeypatch):

@@ -121,9 +121,14 @@ async def _committed(call: Call, asked: Values) -> Values:
     groups, members = call.services.broker.groups, call.parts.coordinator.find_consumers(name)
     if not code and members is not None:
         code = members.check_fetch(asked["member_id"], asked["member_epoch"])
+    found: Mapping[Partition, OffsetRecord] = {}
+    if not code:
+        try:
+            found = await call.services.groups.run(lambda: groups.commits(name))
+        except SeglogError as error:
+            code = codes.coordinator_code_of(error)
     if code == codes.COORDINATOR_NOT_AVAILABLE:  # after this one clients do not repeat an OffsetFetch
         code = codes.COORDINATOR_LOAD_IN_PROGRESS
-    found = {} if code else await call.services.groups.run(lambda: groups.commits(name))
     if code == codes.GROUP_ID_NOT_FOUND:  # hidden: answered like a group that does not exist, which has no commits
         code = codes.NONE
     topics = await call.named(wanted) if wanted is not None else _all_of(call, found)

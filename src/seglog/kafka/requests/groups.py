@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from seglog.errors import Forbidden, GroupConflict, GroupNotFound, SeglogError
 from seglog.kafka import codes
@@ -27,6 +28,8 @@ UNKNOWN_SINCE = 6  # DescribeGroups: an error for a group that does not exist
 CONSUMER, CLASSIC = "consumer", "classic"
 SEGLOG = "seglog"
 """The protocol type that is shown for groups whose members use seglog's own protocol."""
+_Shown = tuple[str, str]
+"""The state of a group, and its type."""
 
 
 async def find_coordinator(call: Call) -> Values:
@@ -46,20 +49,18 @@ async def admitted(call: Call, name: str, *, creates: bool = True) -> int:
     """
     if not is_group_name(name):
         return codes.INVALID_GROUP_ID
-
-    def check() -> None:
-        if creates:
-            group_rights.admit(call, name)
-        else:
-            group_rights.require_visible(call, name, "read", GroupNotFound(name))
-
+    admit = partial(group_rights.admit, call, name) if creates else partial(_require_visible, call, name)
     try:
-        await call.services.groups.run(check)
+        await call.services.groups.run(admit)
     except Forbidden:
         return codes.GROUP_AUTHORIZATION_FAILED
     except SeglogError as error:
         return codes.coordinator_code_of(error)
     return codes.NONE
+
+
+def _require_visible(call: Call, name: str) -> None:
+    group_rights.require_visible(call, name, "read", GroupNotFound(name))
 
 
 async def join_group(call: Call) -> Values:
@@ -205,19 +206,25 @@ def topic_id(call: Call, name: str) -> str | None:
 
 
 async def list_groups(call: Call) -> Values:
-    """Return the groups that the sender may use, in the wanted states and of the wanted types."""
-    groups, coordinator, held = call.services.broker.groups, call.parts.coordinator, {}
-    names = coordinator.names()
-    await call.room(len(names) * ENTRY_BYTES)
-    async for name in in_turns(names):
-        if await admitted(call, name, creates=False) == codes.NONE:
-            classic, consumers = coordinator.find(name), coordinator.find_consumers(name)
-            if classic is not None:
-                held[name] = (classic.state.value, CLASSIC)
-            elif consumers is not None:
-                held[name] = (consumers.state, CONSUMER)
+    """Return the groups that the sender may use, in the wanted states and of the wanted types; all of them or none."""
+    try:
+        shown = await _visible_groups(call)
+    except SeglogError as error:
+        return {"error_code": codes.coordinator_code_of(error), "groups": []}
+    states, types = ({one.lower() for one in call.values[name]} for name in ("states_filter", "types_filter"))
+    return {
+        "groups": [
+            {"group_id": name, "protocol_type": CONSUMER, "group_state": state, "group_type": kind}
+            for name, (state, kind) in sorted(shown.items())
+            if (not states or state.lower() in states) and (not types or kind in types)
+        ]
+    }
 
-    def others() -> dict[str, tuple[str, str]]:
+
+async def _visible_groups(call: Call) -> dict[str, _Shown]:
+    held, groups = await _with_members(call), call.services.broker.groups
+
+    def others() -> dict[str, _Shown]:
         found = {}
         for name in groups.names():
             if name not in held and group_rights.may_use(call, name):
@@ -227,15 +234,23 @@ async def list_groups(call: Call) -> Values:
         return found
 
     await call.room(len(await call.services.groups.run(groups.names)) * ENTRY_BYTES)
-    shown = {**await call.services.groups.run(others), **held}
-    states, types = ({one.lower() for one in call.values[name]} for name in ("states_filter", "types_filter"))
-    return {
-        "groups": [
-            {"group_id": name, "protocol_type": CONSUMER, "group_state": state, "group_type": kind}
-            for name, (state, kind) in sorted(shown.items())
-            if (not states or state.lower() in states) and (not types or kind in types)
-        ]
-    }
+    return {**await call.services.groups.run(others), **held}
+
+
+async def _with_members(call: Call) -> dict[str, _Shown]:
+    """Return the groups whose members use Kafka's protocol, of those that the sender may use."""
+    coordinator, found = call.parts.coordinator, {}
+    names = coordinator.names()
+    await call.room(len(names) * ENTRY_BYTES)
+    async for name in in_turns(names):
+        with suppress(Forbidden, GroupNotFound):
+            await call.services.groups.run(partial(_require_visible, call, name))
+            classic, consumers = coordinator.find(name), coordinator.find_consumers(name)
+            if classic is not None:
+                found[name] = (classic.state.value, CLASSIC)
+            elif consumers is not None:
+                found[name] = (consumers.state, CONSUMER)
+    return found
 
 
 async def describe_groups(call: Call) -> Values:
@@ -260,6 +275,8 @@ async def _described(call: Call, name: str) -> Values:
         known = await call.services.groups.run(lambda: groups.describe(name))
     except GroupNotFound:
         return _unknown(call, shown)
+    except SeglogError as error:
+        return {**shown, "error_code": codes.coordinator_code_of(error)}
     state = State.STABLE if known.members else State.EMPTY
     return {**shown, "group_state": state.value, "protocol_type": SEGLOG if known.members else CONSUMER}
 
