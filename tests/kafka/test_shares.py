@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import weakref
 from contextlib import ExitStack, closing, contextmanager
 
@@ -12,7 +13,7 @@ import pytest
 
 from seglog import Broker, MemoryStorage
 from seglog.client import Client
-from seglog.errors import GroupConflict
+from seglog.errors import GroupConflict, StorageError
 from seglog.kafka import codes
 from seglog.kafka.faults import GroupFull
 from seglog.kafka.groups import coordinator as coordinators
@@ -22,11 +23,13 @@ from seglog.kafka.messages.groups import JOIN_GROUP, OFFSET_COMMIT
 from seglog.kafka.messages.producers import INIT_PRODUCER_ID
 from seglog.kafka.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from seglog.kafka.messages.transactions import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT
-from seglog.kafka.transactions import ids, room
+from seglog.kafka.transactions import ids, room, transactions
 from seglog.server.rights.access import new_token
 from seglog.server.runtime.shares import Shares
 from seglog.server.runtime.workers import Workers
+from seglog.server.settings import Limits
 from seglog.testing.kafka import KafkaBroker
+from seglog.topic.transactions.journal import Journal
 from tests.kafka.conftest import Raw
 from tests.kafka.virtual import run_in_virtual_time
 from tests.waiting import HANG_SECONDS
@@ -263,6 +266,43 @@ def test_offsets_of_open_transactions_count_against_the_share_of_the_caller_that
         assert taken(lambda number: stage(mallory, f"m{number}", times=2)) == 9
         assert stage(mallory, "again") == codes.POLICY_VIOLATION  # final: clients repeat a timeout
         assert stage(victim, "v", times=5) == codes.NONE
+
+
+def test_offsets_that_are_being_staged_count_already_and_no_longer_once_that_has_failed(monkeypatch):
+    started, goes_on, stage = threading.Event(), threading.Event(), Journal.stage_offsets
+
+    def fail_once(*given):
+        if started.is_set():
+            return stage(*given)
+        started.set()
+        assert goes_on.wait(HANG_SECONDS)
+        raise StorageError("no space left")
+
+    monkeypatch.setattr(Journal, "stage_offsets", fail_once)
+    monkeypatch.setattr(transactions, "OFFSETS_PART", Limits().memory_bytes // 100_000)
+    part = {"committed_offset": 0, "committed_metadata": NOTE}
+    topics = [{"name": "t", "partitions": [{"partition_index": number, **part} for number in range(4)]}]
+    with KafkaBroker(MemoryStorage()) as kafka, ExitStack() as opened:
+        opened.callback(goes_on.set)
+        kafka.broker.create_topic("t", partitions=4)
+        raws, begun = [opened.enter_context(from_address(kafka, MALLORY)) for _ in range(2)], []
+        for number, raw in enumerate(raws):
+            name = {"transactional_id": f"x{number}"}
+            found = raw.ask(INIT_PRODUCER_ID, 0, {**name, "transaction_timeout_ms": 60_000})
+            who = {**name, "producer_id": found["producer_id"], "producer_epoch": 0, "group_id": "g"}
+            assert raw.ask(ADD_OFFSETS_TO_TXN, 0, who)["error_code"] == codes.NONE
+            begun.append({**who, "topics": topics})
+
+        def second():
+            answer = raws[1].ask(TXN_OFFSET_COMMIT, 0, begun[1])
+            return answer["topics"][0]["partitions"][0]["error_code"]
+
+        raws[0].send(TXN_OFFSET_COMMIT, 0, begun[0])
+        assert started.wait(HANG_SECONDS)
+        assert second() == codes.POLICY_VIOLATION
+        goes_on.set()
+        assert raws[0].response()
+        assert second() == codes.NONE
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------

@@ -56,8 +56,8 @@ def check_offsets(active: Collection[Transactional], one: Transactional, more: i
 
     most: bytes of all callers.
     """
-    journals = [(each.payer, each.journal.offset_bytes) for each in active if each.journal is not None]
-    held, own = sum(size for _, size in journals), sum(size for payer, size in journals if payer == one.payer)
+    sizes = [(each.payer, each.offset_bytes) for each in active]
+    held, own = sum(size for _, size in sizes), sum(size for payer, size in sizes if payer == one.payer)
     if not is_fair(most, held, own, more):
         raise ShareFull(
             f"open transactions have offsets of {held} bytes of {most}, and those of {one.payer!r} have {own}: its "

@@ -88,6 +88,7 @@ class Transactional:
         aborted: The next sequence of partitions whose last batches were aborted, which no log knows.
         partitions, groups: Of the open transaction.
         lock: Held by one request at a time.
+        staging: Bytes of offsets that it has when those are written that are on their way to a thread; 0: none are.
     """
 
     name: str
@@ -106,11 +107,17 @@ class Transactional:
     journal: Journal | None = None
     timer: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    staging: int = 0
 
     @property
     def about(self) -> dict[str, object]:
         """What its journal has, to identify whose transaction it is."""
         return {"id": self.name, "producer": self.producer_id, "epoch": self.epoch}
+
+    @property
+    def offset_bytes(self) -> int:
+        """About what the offsets of the open transaction take in memory, with those that are being staged."""
+        return max(self.staging, 0 if self.journal is None else self.journal.offset_bytes)
 
     def check_epoch(self, epoch: int) -> None:
         """Raise Fenced unless a request comes from the present producer."""

@@ -252,8 +252,13 @@ class Transactions:
             texts = sum(len(text) for _, text in offsets.values())
             self.check_room(one, texts)
             most = self._services.settings.limits.memory_bytes // OFFSETS_PART
-            check_offsets(self._active, one, journal.growth(group, offsets), most)
-            await self._workers.run(partial(transactions_of(self._broker).stage_offsets, journal, group, offsets))
+            more = journal.growth(group, offsets)
+            check_offsets(self._active, one, more, most)
+            one.staging = journal.offset_bytes + more  # before others are counted
+            try:
+                await self._workers.run(partial(transactions_of(self._broker).stage_offsets, journal, group, offsets))
+            finally:
+                one.staging = 0
 
         await self.within(one, epoch, work)
 
