@@ -335,6 +335,9 @@ def test_a_line_may_have_as_many_bytes_as_an_option_allows(cli: Callable[..., An
     assert told.code != 0
     assert "line 2 has 3000000 bytes, and 1048576 are read; check" in told.err
     assert "--line-bytes to that number" in told.err
+    told = cli("import", tmp_path / "no", file, "--line-bytes", "10")
+    assert "line 2 has more than 40 bytes, and 10 are read; check" in told.err
+    assert "--line-bytes beyond that number" in told.err
     assert cli("import", tmp_path / "exact", file, "--line-bytes", "3000000").text.startswith("imported 3 records")
     assert cli("import", tmp_path / "log", file).text.startswith("imported 3 records")
 

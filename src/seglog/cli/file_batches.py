@@ -27,7 +27,7 @@ from seglog.cli.source import BATCH_BYTES, BATCH_RECORDS
 from seglog.cli.tables import HEADERS
 from seglog.errors import InvalidArgument, SeglogError
 from seglog.format.foreign import UNREADABLE
-from seglog.format.lines import Entry, decode_bytes, decode_line, split
+from seglog.format.lines import Entry, LongLine, decode_bytes, decode_line, split
 from seglog.record import checked_text
 from seglog.terminal.units import parse_time
 
@@ -120,9 +120,10 @@ def open_source(
 def _lines(file: BinaryIO, delimiter: bytes, most: int) -> Iterator[bytes]:
     try:
         yield from split(file, delimiter, most)
-    except InvalidArgument as error:
+    except LongLine as error:
+        enough = "beyond that number" if error.size is None else "to that number"
         raise InvalidArgument(
-            f"{error}, and {most} are read; check the input and --format, or raise --line-bytes to that number"
+            f"{error}, and {most} are read; check the input and --format, or raise --line-bytes {enough}"
         ) from None
 
 

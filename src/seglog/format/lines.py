@@ -24,6 +24,14 @@ _FIELDS = {"offset", "timestamp", "key", "value", "headers"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+class LongLine(InvalidArgument):
+    """A line with more bytes than it may have. size: how many; None: more than `counted`."""
+
+    def __init__(self, number: int, size: int | None, counted: int) -> None:
+        super().__init__(f"line {number} has {f'more than {counted}' if size is None else size} bytes")
+        self.size = size
+
+
 class Entry(NamedTuple):
     """A record to append, from a line: the log assigns its offset; a timestamp of None means now."""
 
@@ -134,7 +142,7 @@ def split(stream: BinaryIO, delimiter: bytes, most: int | None = None) -> Iterat
     """Yield the pieces between delimiters; the last one needs no delimiter, and is omitted if empty.
 
     Holds one piece at a time, and yields it as soon as it is complete. most: bytes that a piece may have. Raises
-    InvalidArgument, with the number of the piece and how many bytes it has, if one has more.
+    LongLine if one has more.
     """
     read = getattr(stream, "read1", stream.read)
     held, count = bytearray(), 0
@@ -146,10 +154,7 @@ def split(stream: BinaryIO, delimiter: bytes, most: int | None = None) -> Iterat
             yield from pieces
             held, count = bytearray(rest), count + len(pieces)
         if most is not None and len(held) > most:
-            size = _length(read, held, delimiter, COUNTED * most)
-            raise InvalidArgument(
-                f"line {count + 1} has {f'more than {COUNTED * most}' if size is None else size} bytes"
-            )
+            raise LongLine(count + 1, _length(read, held, delimiter, COUNTED * most), COUNTED * most)
     if held:
         yield bytes(held)
 
