@@ -117,7 +117,7 @@ def _inside(kafka: KafkaBroker, request: bytes, calls: int) -> float:
     async def answered() -> tuple[float, bytes]:
         with stopwatch() as watch:
             for _ in range(calls):
-                call, response = await answer(parts, sender, memoryview(request), lambda: None)
+                call, response = await answer(parts, sender, memoryview(request), lambda: None, lambda: None)
                 assert call is not None
                 call.held.close()
         return watch.seconds, b"".join(bytes(part) for part in response)[LENGTH.size :]
