@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import select
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from seglog.kafka.messages.groups import DESCRIBE_GROUPS, JOIN_GROUP, OFFSET_COM
 from seglog.kafka.messages.transactions import DESCRIBE_TRANSACTIONS
 from seglog.kafka.records.decode import head_of
 from seglog.kafka.records.faults import TooLarge
+from seglog.kafka.requests import fetch
 from seglog.kafka.requests.call import ENTRY_BYTES
 from seglog.kafka.requests.configs import describe_configs
 from seglog.kafka.requests.decoding import decoded_bytes, in_bounds
@@ -31,6 +33,7 @@ from seglog.kafka.requests.holding import Costly, Holding
 from seglog.kafka.wire.buffers import Malformed, Reader, Writer
 from seglog.kafka.wire.schema import STRING, Form
 from seglog.server.runtime.memory import Claim, Memory
+from seglog.server.runtime.waiting import Waiting
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.conftest import body_of
 from tests.kafka.producers import produced
@@ -166,6 +169,38 @@ def test_a_partition_that_a_fetch_names_again_and_again_is_read_once(kafka, topi
     with kafka.connection() as raw:
         found = raw.ask(FETCH, 4, values)["responses"]
     assert [[one["partition_index"] for one in each["partitions"]] for each in found] == [[0, 1], []]
+
+
+def test_a_partition_that_a_fetch_names_at_several_offsets_is_read_from_the_last_as_with_kafka(kafka, topic):
+    with Client(kafka.url) as http:
+        http.topic(topic).append_batch(pa.table({"value": [b"first", b"last!"]}), partition=0)
+    values = fetch_of(topic, [0, 0], wait_ms=10)
+    values["topics"][0]["partitions"][1]["fetch_offset"] = 1
+    with kafka.connection() as raw:
+        ((found,),) = [each["partitions"] for each in raw.ask(FETCH, 4, values)["responses"]]
+    assert b"last!" in bytes(found["records"])
+    assert b"first" not in bytes(found["records"])
+
+
+def test_a_fetch_that_waits_for_more_rests_before_it_looks_at_all_its_partitions_again(monkeypatch):
+    looks, rests = iter([False, False, False, True]), []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+
+    async def woken(_event: object, _seconds: float) -> bool:
+        return True
+
+    clock = map(float, itertools.count(step=0.001))  # each look at the clock takes a millisecond
+    for name, stand_in in {"sleep": rest, "woken": woken, "monotonic": clock.__next__}.items():
+        monkeypatch.setattr(fetch, name, stand_in)
+    monkeypatch.setattr(fetch, "_is_enough", lambda _wanted, _least: next(looks))
+    settings = SimpleNamespace(limits=SimpleNamespace(wait_seconds=60.0))
+    services = SimpleNamespace(waiting=Waiting(), memory=Memory(MIB), settings=settings)
+    holding = SimpleNamespace(claim=Claim(services.memory, "answers"))
+    values = {"max_wait_ms": 60_000, "min_bytes": 1 << 30}
+    asyncio.run(fetch._wait(SimpleNamespace(values=values, services=services, holding=holding), []))
+    assert rests == pytest.approx([fetch.REST * 0.002] * 2)
 
 
 # --- answers ----------------------------------------------------------------------------------------------------------

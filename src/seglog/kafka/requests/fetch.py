@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import sleep
 from contextlib import closing, suppress
 from functools import partial
 from time import monotonic
@@ -22,14 +23,15 @@ if TYPE_CHECKING:
     from seglog.log.log import Log
 
 WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
+REST, LONGEST_REST_S = 20, 1.0  # how much longer than a look at its partitions a request waits before the next look
 WAITING_BYTES = 384  # about what a partition takes while a request waits for its records
 
 
 async def fetch(call: Call) -> Values:
     """Wait until `min_bytes` have been appended or `max_wait_ms` have passed, then read.
 
-    Every request is complete: the server keeps no sessions (session id 0). A partition is read once from an offset,
-    however often the request names both.
+    Every request is complete: the server keeps no sessions (session id 0). A partition is read once, from the last
+    offset that a request names for it, as with Kafka.
     """
     topics = await call.named(call.values.pop("topics"), "topic")  # it may wait for long: no values are kept
     count = sum(len(topic["partitions"]) for topic in topics)
@@ -50,12 +52,12 @@ async def fetch(call: Call) -> Values:
 
 
 def _once(topics: list[Values]) -> list[Values]:
-    """Return the same topics, with each partition once for each offset that is named."""
-    seen: set[tuple[str | None, str | None, int, int]] = set()
+    """Return the same topics, with each partition once, as it is named last."""
+    seen: set[tuple[str | None, str | None, int]] = set()
     found = []
     for topic in topics:
         name, uuid = topic["topic"], topic.get("topic_id")
-        named = {(name, uuid, one["partition"], one["fetch_offset"]): one for one in topic["partitions"]}
+        named = {(name, uuid, one["partition"]): one for one in topic["partitions"]}
         found.append({**topic, "partitions": [one for place, one in named.items() if place not in seen]})
         seen.update(named)
     return found
@@ -111,9 +113,13 @@ async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
     with closing(_waiting_claim(call, len(wanted))), call.services.waiting.on(places) as event:
         while True:
             event.clear()
+            begun = monotonic()
             wanted = [_still(one) for one in wanted]
             left = ends - monotonic()
-            if _is_enough(wanted, least) or left <= 0 or call.services.waiting.stopped or not await woken(event, left):
+            if _is_enough(wanted, least) or left <= 0 or call.services.waiting.stopped:
+                return wanted
+            await sleep(min(REST * (monotonic() - begun), LONGEST_REST_S, left))
+            if not await woken(event, ends - monotonic()):
                 return wanted
 
 
