@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from datetime import time as clock
 from decimal import Decimal
 from pathlib import Path
@@ -244,6 +244,14 @@ def test_an_invalid_timestamp_of_protobuf_leaves_the_other_fields_of_its_row(ord
     text = "is a Timestamp outside the years 1 to 9999, or with invalid nanos, which does not fit timestamp[us, tz=UTC]"
     assert reasons[:4] == [f"at {text}"] * 3 + [None]
     assert [(reason or "").split()[0] for reason in reasons[4:]] == ["seen.*", "times[]", "referrer.at"]
+
+
+def test_a_time_that_its_zone_moves_out_of_the_years_does_not_fit(orders: Orders) -> None:
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("id", pa.int64())])
+    before_all = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+    orders.append(b"any")
+    assert orders.sync(schema=schema, values=lambda _value: {"at": before_all, "id": 1}).unfit == 1
+    assert orders.rows("at", "id") == [(None, 1)]
 
 
 def test_a_field_that_does_not_fit_leaves_the_others_of_its_row(orders: Orders) -> None:

@@ -186,7 +186,7 @@ def _binary(value: Any) -> bytes:
 
 def _timestamp(value: Any, unit: str | None) -> Any:
     if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)  # raises OverflowError
     if unit is not None and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return EPOCH + timedelta(microseconds=math.floor(Decimal(str(value)) * MICROSECONDS[unit]))
     text = pa.scalar(_BELOW_MICROSECONDS.sub(r"\1", _text(value)))
