@@ -48,7 +48,7 @@ def run_tests(place: Path, text: str = TESTS, **environment: str) -> tuple[int, 
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options],
         cwd=REPOSITORY,
-        env={"PATH": str(place), "HOME": str(place), **environment},
+        env={"PATH": str(place), "HOME": str(place), "SEGLOG_PROOFS": str(place / "proofs"), **environment},
         capture_output=True,
         text=True,
         check=False,

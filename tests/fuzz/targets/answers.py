@@ -100,7 +100,16 @@ def _flows() -> list[Any]:
         topic_calls.truncate("t", 0, 3),
         topic_calls.offset_at("t", 5),
         append_calls.append(
-            "t", b"", key=None, timestamp=None, headers=(), partition=0, expected_offset=None, once="x", ack=DURABLE
+            "t",
+            b"",
+            key=None,
+            timestamp=None,
+            force_timestamp=False,
+            headers=(),
+            partition=0,
+            expected_offset=None,
+            once="x",
+            ack=DURABLE,
         ),
         append_calls.append_batch("t", b"", partition=None, once="x", ack=APPENDED),
         group_calls.groups(),
