@@ -61,8 +61,8 @@ def make(target: str, usual: float) -> Step:
 
 INSTALL = make("install", 80)
 LANES = (
-    (make("test", 1700),),
-    (make("lint", 45), make("site", 20), make("package", 240), make("demo", 90)),
+    (make("test", 2050),),
+    (make("lint", 45), make("site", 20), make("package", 155), make("demo", 90)),
 )
 
 

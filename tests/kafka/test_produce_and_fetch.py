@@ -8,7 +8,7 @@ import pytest
 
 from seglog import LogConfig, Retention
 from seglog.client import Client
-from seglog.kafka.messages.core import FETCH, OFFSET_FOR_LEADER_EPOCH
+from seglog.kafka.messages.core import OFFSET_FOR_LEADER_EPOCH
 from tests.kafka.clients import CLIENTS, Confluent, Sent
 from tests.waiting import HANG_SECONDS
 
@@ -126,15 +126,6 @@ def test_the_end_of_an_epoch_is_where_it_was_cut(kafka, name):
         return [(one["leader_epoch"], one["end_offset"]) for one in found["topics"][0]["partitions"]]
 
     assert ends(0, 1, 2, 3) == [(0, 4), (0, 4), (2, 5), (-1, -1)]
-
-
-def test_a_fetch_may_name_a_partition_twice(kafka, name):
-    Confluent(kafka.address).produce(name, [Sent(b"v")])
-    place = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1000}
-    topics = [{"topic": name, "partitions": [place, {**place, "fetch_offset": 0}]}]
-    with kafka.connection() as raw:
-        found = raw.ask(FETCH, 4, {"max_wait_ms": 10, "min_bytes": 10_000, "topics": topics})
-    assert [len(one["records"]) > 0 for one in found["responses"][0]["partitions"]] == [False, True]
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
