@@ -3,7 +3,7 @@
 import { chart } from "./chart.js";
 import { deleteGroup } from "./dialogs.js";
 import { h } from "./dom.js";
-import { button, empty, figure, lagInWords, moment, refusal, since, sparkline, table, waiting } from "./parts.js";
+import { button, empty, figure, groupLink, lagInWords, moment, refusal, since, sparkline, table, waiting } from "./parts.js";
 import { resetGroup } from "./reset.js";
 import { address } from "./route.js";
 import { groupLags, groupRates, lagHistory, refresh, state } from "./store.js";
@@ -74,7 +74,7 @@ function groupsTable() {
 }
 
 function groupCells(name, group) {
-  const link = h("a", { class: "name strong", href: address(["groups", name]) }, visibleName(name));
+  const link = groupLink(name, { class: "name strong" });
   const refused = state.problems[`group ${name}`];
   if (!group) return [link, "", refused ? refused.message : h("span", { class: "soft" }, "open it to see"), ""];
   const topics = Object.keys(group.lag ?? {}).toSorted();

@@ -1,7 +1,7 @@
 /* Kafka's clients: their connections, the groups with members, and the producers, each in pages. */
 
 import { h } from "./dom.js";
-import { button, empty, figure, refusal, since, size, table, waiting } from "./parts.js";
+import { button, empty, figure, groupLink, refusal, since, size, table, waiting } from "./parts.js";
 import { address } from "./route.js";
 import { refresh, state } from "./store.js";
 import { duration, plural } from "./units.js";
@@ -127,7 +127,7 @@ function groupTables(entries) {
       h(
         "h3",
         null,
-        h("a", { href: address(["groups", group.name]) }, visibleName(group.name)),
+        groupLink(group.name),
         " ",
         h(
           "small",

@@ -1,7 +1,9 @@
 /* Small pieces that several views are made of. */
 
 import { h, svg } from "./dom.js";
+import { address } from "./route.js";
 import { bytes, count, exact, plural, time, timeTitle, ago, duration } from "./units.js";
+import { visibleName } from "./visible.js";
 
 /** A number in human units, the exact one as its title. */
 export const figure = (number) => h("span", { class: "number", title: exact(number) }, count(number));
@@ -96,6 +98,10 @@ export function lagInWords(points) {
 
 /** "1 record behind", or "up to date". */
 export const behind = (lag) => (lag > 0 ? `${plural(lag, "record")} behind` : "up to date");
+
+/** A link to the page of a group; `before` its name. */
+export const groupLink = (name, attributes, before) =>
+  h("a", { ...attributes, href: address(["groups", name]) }, before, visibleName(name));
 
 /** Which of eight colours a group has: its place among all groups. */
 export const groupTone = (name, names) => `tone-${names.indexOf(name) % 8}`;

@@ -7,11 +7,10 @@
 
 import { drawing, escape, timeOf, unlook } from "./bar.js";
 import { h } from "./dom.js";
-import { button, groupTone, refusal, since, size } from "./parts.js";
+import { button, groupLink, groupTone, refusal, since, size } from "./parts.js";
 import { address, go, note } from "./route.js";
 import { PARTITIONS_SHOWN, partitionsShown, state } from "./store.js";
 import { ago, bytes, count, exact, percent, plural } from "./units.js";
-import { visibleName } from "./visible.js";
 
 /** Called where one leaves. */
 export const leave = unlook;
@@ -160,12 +159,7 @@ function standings(topic, number, detail) {
       return h(
         "li",
         { key: name },
-        h(
-          "a",
-          { href: address(["groups", name]), class: groupTone(name, names) },
-          h("i", { class: "swatch group", "aria-hidden": "true" }),
-          visibleName(name),
-        ),
+        groupLink(name, { class: groupTone(name, names) }, h("i", { class: "swatch group", "aria-hidden": "true" })),
         " ",
         h(
           "a",

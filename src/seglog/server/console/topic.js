@@ -3,7 +3,7 @@
 import * as append from "./append.js";
 import { h } from "./dom.js";
 import { lagTable, totalLag } from "./groups.js";
-import { behind, empty, figure, refusal, retention, size, sparkline, waiting } from "./parts.js";
+import { behind, empty, figure, groupLink, refusal, retention, size, sparkline, waiting } from "./parts.js";
 import * as rates from "./rates.js";
 import * as records from "./records.js";
 import * as search from "./search.js";
@@ -13,7 +13,6 @@ import * as settings from "./settings.js";
 import { appendRates, state } from "./store.js";
 import * as tail from "./tail.js";
 import { count, plural } from "./units.js";
-import { visibleName } from "./visible.js";
 
 const TABS = [
   ["segments", "Segments", segments],
@@ -112,7 +111,7 @@ function groupsView(_route, topic) {
       h(
         "h2",
         null,
-        h("a", { href: address(["groups", name]) }, visibleName(name)),
+        groupLink(name),
         " ",
         h("small", null, `${plural(group.members.length, "member")} · ${behind(totalLag(group, topic.name))}`),
       ),

@@ -3,11 +3,10 @@
 import { createTopic } from "./dialogs.js";
 import { h } from "./dom.js";
 import { totalLag } from "./groups.js";
-import { button, empty, figure, refusal, retention, size, table, waiting } from "./parts.js";
+import { button, empty, figure, groupLink, refusal, retention, size, table, waiting } from "./parts.js";
 import { address } from "./route.js";
 import { refresh, state } from "./store.js";
 import { plural } from "./units.js";
-import { visibleName } from "./visible.js";
 
 const COLUMNS = [
   ["Topic", "grows"],
@@ -92,7 +91,7 @@ function readers(topic) {
       .slice(0, 4)
       .map(([name, group], index) => [
         index > 0 && ", ",
-        h("a", { key: name, href: address(["groups", name]) }, visibleName(name)),
+        groupLink(name, { key: name }),
         " ",
         behindBy(totalLag(group, topic)),
       ]),
