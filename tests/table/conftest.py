@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +8,12 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
 
 import seglog
-from seglog import Topic
-from seglog.table import sync
+from seglog import Log, Topic
+from seglog.table import TableReport, sync
 from seglog.table.warehouse import Warehouse, files_of, local_path
 
 Row = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -70,3 +73,34 @@ def stored(warehouse: Path, name: str) -> list[Row]:
 def shop(tmp_path: Path) -> Iterator[Shop]:
     with seglog.Topic.create(tmp_path / "shop" / "orders", partitions=2) as topic:
         yield Shop(topic, tmp_path / "shop" / "orders", tmp_path / "warehouse")
+
+
+class Orders:
+    """A log of JSON and its table."""
+
+    def __init__(self, log: Log, place: Path, warehouse: Path) -> None:
+        self.log, self.place, self.warehouse = log, place, warehouse
+
+    def append(self, *values: dict[str, Any] | bytes | None, key: bytes | None = None) -> None:
+        for value in values:
+            self.log.append(json.dumps(value).encode() if isinstance(value, dict) else value, key=key)
+        self.log.sync()
+
+    def sync(self, **options: Any) -> TableReport:
+        return sync(self.place, self.warehouse, active=True, **options)[0]
+
+    def table(self, name: str = "orders") -> Table:
+        return SqlCatalog("seglog", uri=f"sqlite:///{self.warehouse}/catalog.db").load_table(f"seglog.{name}")
+
+    def rows(self, *columns: str, name: str = "orders") -> list[tuple[Any, ...]]:
+        found = self.table(name).scan(selected_fields=("offset", *columns)).to_arrow().sort_by("offset")
+        return [tuple(row[one] for one in columns) for row in found.to_pylist()]
+
+    def values(self) -> list[bytes | None]:
+        return [row[0] for row in self.rows("value")]
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Orders]:
+    with seglog.open(tmp_path / "orders") as log:
+        yield Orders(log, tmp_path / "orders", tmp_path / "warehouse")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta, timezone
+from collections.abc import Callable
+from datetime import date
 from datetime import time as clock
 from decimal import Decimal
 from pathlib import Path
@@ -17,54 +17,18 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
 import seglog
-from seglog import Log, Topic
+from seglog import Topic
 from seglog.cli import main
 from seglog.errors import InvalidArgument
-from seglog.record import EPOCH
-from seglog.table import TableReport, TableSync, sync
+from seglog.table import TableSync, sync
 from seglog.table.describe import describe
 from seglog.table.merging import FEWEST
 from seglog.table.schema_file import read_schema
 from tests.conftest import Served
-from tests.table.conftest import Shop, files
-
-
-class Orders:
-    """A log of JSON and its table."""
-
-    def __init__(self, log: Log, place: Path, warehouse: Path) -> None:
-        self.log, self.place, self.warehouse = log, place, warehouse
-        self.catalog = None
-
-    def append(self, *values: dict[str, Any] | bytes | None, key: bytes | None = None) -> None:
-        for value in values:
-            self.log.append(json.dumps(value).encode() if isinstance(value, dict) else value, key=key)
-        self.log.sync()
-
-    def sync(self, **options: Any) -> TableReport:
-        return sync(self.place, self.warehouse, active=True, **options)[0]
-
-    def table(self, name: str = "orders") -> Table:
-        return SqlCatalog("seglog", uri=f"sqlite:///{self.warehouse}/catalog.db").load_table(f"seglog.{name}")
-
-    def rows(self, *columns: str, name: str = "orders") -> list[tuple[Any, ...]]:
-        found = self.table(name).scan(selected_fields=("offset", *columns)).to_arrow().sort_by("offset")
-        return [tuple(row[one] for one in columns) for row in found.to_pylist()]
-
-    def values(self) -> list[bytes | None]:
-        return [row[0] for row in self.rows("value")]
-
-
-@pytest.fixture
-def orders(tmp_path: Path) -> Iterator[Orders]:
-    with seglog.open(tmp_path / "orders") as log:
-        yield Orders(log, tmp_path / "orders", tmp_path / "warehouse")
+from tests.table.conftest import Orders, Shop, files
 
 
 def test_fields_of_json_become_columns_and_values_stay(orders: Orders) -> None:
@@ -160,222 +124,6 @@ def test_avro_keeps_decimals_and_a_field_that_no_column_can_have_is_named(
     ]
     assert report.left_out == {"opens": "no column can have its type"}
     assert "table orders: no column for opens: no column can have its type" in caplog.text
-
-
-TIMESTAMP = ".google.protobuf.Timestamp"
-
-
-def visit_type() -> Any:
-    """The class of a message with a field of each kind."""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="visit.proto", package="shop", syntax="proto3", dependency=["google/protobuf/timestamp.proto"]
-    )
-    file.enum_type.add(name="Way").value.extend(
-        descriptor_pb2.EnumValueDescriptorProto(name=name, number=number) for number, name in enumerate(("WEB", "APP"))
-    )
-    visit = file.message_type.add(name="Visit")
-    entry = visit.nested_type.add(name="CountsEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
-    entry.field.add(name="value", number=2, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
-    seen = visit.nested_type.add(name="SeenEntry")
-    seen.options.map_entry = True
-    seen.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
-    seen.field.add(name="value", number=2, type=kinds.TYPE_MESSAGE, type_name=TIMESTAMP, label=kinds.LABEL_OPTIONAL)
-    for number, (name, kind, of, label) in enumerate(
-        [
-            ("user_id", kinds.TYPE_INT64, None, kinds.LABEL_OPTIONAL),
-            ("is_new", kinds.TYPE_BOOL, None, kinds.LABEL_OPTIONAL),
-            ("raw", kinds.TYPE_BYTES, None, kinds.LABEL_OPTIONAL),
-            ("way", kinds.TYPE_ENUM, ".shop.Way", kinds.LABEL_OPTIONAL),
-            ("at", kinds.TYPE_MESSAGE, TIMESTAMP, kinds.LABEL_OPTIONAL),
-            ("pages", kinds.TYPE_INT64, None, kinds.LABEL_REPEATED),
-            ("counts", kinds.TYPE_MESSAGE, ".shop.Visit.CountsEntry", kinds.LABEL_REPEATED),
-            ("referrer", kinds.TYPE_MESSAGE, ".shop.Visit", kinds.LABEL_OPTIONAL),
-            ("seen", kinds.TYPE_MESSAGE, ".shop.Visit.SeenEntry", kinds.LABEL_REPEATED),
-            ("times", kinds.TYPE_MESSAGE, TIMESTAMP, kinds.LABEL_REPEATED),
-        ],
-        1,
-    ):
-        visit.field.add(name=name, number=number, type=kind, type_name=of, label=label)
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.Visit"))
-
-
-def test_a_message_of_protobuf_keeps_its_integers_and_its_defaults(orders: Orders) -> None:
-    visit = visit_type()
-    full = visit(user_id=2**53 + 1, is_new=True, raw=b"\x00\xff", way=1, pages=[1, 0], counts={"a": 0, "b.c": 2**40})
-    full.at.FromJsonString("2026-01-02T03:04:05.678901999Z")
-    full.referrer.user_id = 7
-    orders.append(full.SerializeToString(), visit().SerializeToString(), visit(way=9).SerializeToString())
-    report = orders.sync(schema="infer", values=visit.FromString)
-    assert (report.unfit, report.left_out) == (0, {})
-    at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-    assert orders.rows("user_id", "is_new", "raw", "way", "at", "pages") == [
-        (2**53 + 1, True, b"\x00\xff", "APP", at, [1, 0]),
-        (0, False, b"", "WEB", None, []),
-        (0, False, b"", "9", None, []),
-    ]
-    assert [dict(counts) for (counts,) in orders.rows("counts")] == [{"a": 0, "b.c": 2**40}, {}, {}]
-    assert [row and row["user_id"] for (row,) in orders.rows("referrer")] == [7, None, None]
-
-
-def test_an_invalid_timestamp_of_protobuf_leaves_the_other_fields_of_its_row(orders: Orders) -> None:
-    visit = visit_type()
-    far, year_10000, good = {"seconds": 10**15}, {"seconds": 253_402_300_800}, {"seconds": 1}
-    nanos = {"nanos": 2 * 10**9}
-    visits = [visit(user_id=number, at=at) for number, at in enumerate([far, nanos, year_10000, good, good, good])]
-    visits[4].seen["a"].seconds = 1
-    visits[4].seen["b"].seconds = 10**15
-    visits[5].times.add(**good)
-    visits[5].times.add(**nanos)
-    visits.append(visit(user_id=6, referrer=visit(user_id=1, at=year_10000)))
-    orders.append(*(one.SerializeToString() for one in visits))
-    assert orders.sync(schema="infer", values=visit.FromString).unfit == 6
-    second = EPOCH + timedelta(seconds=1)
-    assert orders.rows("user_id", "at") == list(enumerate([None] * 3 + [second] * 3 + [None]))
-    assert [seen for (seen,) in orders.rows("seen")] == [[], [], [], [], None, [], []]
-    assert [times for (times,) in orders.rows("times")] == [[], [], [], [], [], None, []]
-    assert orders.rows("referrer")[6][0]["user_id"] == 1
-    reasons = [reason for (reason,) in orders.rows("unfit")]
-    text = "is a Timestamp outside the years 1 to 9999, or with invalid nanos, which does not fit timestamp[us, tz=UTC]"
-    assert reasons[:4] == [f"at {text}"] * 3 + [None]
-    assert [(reason or "").split()[0] for reason in reasons[4:]] == ["seen.*", "times[]", "referrer.at"]
-
-
-def test_a_time_that_its_zone_moves_out_of_the_years_does_not_fit(orders: Orders) -> None:
-    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("id", pa.int64())])
-    before_all = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
-    orders.append(b"any")
-    assert orders.sync(schema=schema, values=lambda _value: {"at": before_all, "id": 1}).unfit == 1
-    assert orders.rows("at", "id") == [(None, 1)]
-
-
-def test_a_field_that_does_not_fit_leaves_the_others_of_its_row(orders: Orders) -> None:
-    orders.append({"id": 1, "customer": {"name": "a", "age": 5}, "tags": ["x"], "lines": [{"n": 1, "m": 2}]})
-    orders.append({"id": "b", "customer": {"name": "b", "age": "old"}, "tags": ["y", 7], "lines": [{"n": 3, "m": "z"}]})
-    assert orders.sync(schema="infer").unfit == 1
-    *fields, reason = orders.rows("id", "customer", "tags", "lines", "unfit")[1]
-    assert fields == [None, {"name": "b", "age": None}, None, [{"n": 3, "m": None}]]
-    assert reason == (
-        "id is a text, which does not fit int64; customer.age is a text, which does not fit int64; "
-        "tags[] is an integer, which does not fit string; lines[].m is a text, which does not fit int64"
-    )
-
-
-def test_an_object_of_many_keys_is_a_map(orders: Orders) -> None:
-    orders.append({"id": 1, "stock": {f"item-{number}.x": number for number in range(1500)}})
-    orders.append({"id": 2, "stock": {"other": 1.5}}, {"id": 3, "stock": {"bad": "text"}}, {"id": 4})
-    report = orders.sync(schema="infer")
-    assert (report.unfit, report.left_out) == (1, {})
-    assert orders.rows("id", "stock") == [
-        (1, [(f"item-{number}.x", number) for number in range(1500)]),
-        (2, [("other", 1.5)]),
-        (3, None),
-        (4, None),
-    ]
-    orders.append({"id": 5, "stock": {"a.b": 7}, "more": "x"})
-    assert orders.sync().unfit == 0
-    assert orders.rows("id", "stock", "more")[4] == (5, [("a.b", 7)], "x")
-    assert duckdb.execute(
-        "SELECT stock['other'] FROM read_parquet(?) WHERE id = 2", [files(orders.warehouse, "orders")]
-    )
-
-
-def test_fields_in_a_map_without_a_column_are_named(orders: Orders) -> None:
-    orders.append({"m": {f"k{number}": {"a": 1} for number in range(300)}, "l": [{"a": 1}]})
-    assert orders.sync(schema="infer").left_out == {}
-    other_case = "another field differs in upper and lower case only"
-    orders.append({"m": {"q": {"A": 7}, "x.y": {"a": 8, "b.c": 9}}, "l": [{"A": 7}]})
-    report = orders.sync()
-    assert (report.unfit, report.left_out) == (
-        0,
-        {"m.*.A": other_case, "m.*.b.c": "no column can have its name", "l[].A": other_case},
-    )
-    assert orders.rows("m")[1] == ([("q", {"a": None}), ("x.y", {"a": 8})],)
-    orders.append({"m": {"q": {f"z{number}": number for number in range(300)}}, "n": {"in": {"a": "x"}}})
-    reason = "it has more than 200 fields now, and was no map when it got its column"
-    assert orders.sync().left_out == {"m.*": reason}
-    orders.append({"o": {f"z{number}": number if number % 2 else "x" for number in range(1500)}})
-    assert orders.sync().left_out == {"o": "its fields (1,500) are too many for what is left of 1000 columns"}
-
-
-def test_keys_that_differ_in_every_value_become_a_map_at_once(orders: Orders) -> None:
-    orders.append(*({"id": number, "by": {f"k{number}": {"n": number}}} for number in range(400)))
-    assert orders.sync(schema="infer").unfit == 0
-    assert orders.rows("by") == [([(f"k{number}", {"n": number})],) for number in range(400)]
-
-
-def test_fields_without_a_column_are_named(orders: Orders, caplog: pytest.LogCaptureFixture) -> None:
-    odd = {"a.b": 1, "ID": 2, "deep": json.loads("[" * 40 + "1" + "]" * 40), "none": None}
-    orders.append({"id": 1, **odd, **{f"f{number}": number for number in range(1500)}})
-    report = orders.sync(schema="infer")
-    assert len(orders.table().schema().fields) == 6 + 1 + 1000
-    assert len(report.left_out) == 504
-    assert {"a.b", "ID", "f1499"} < report.left_out.keys()
-    assert "none" not in report.left_out
-    assert "and 496 more: there are 1000 typed columns" in caplog.text
-    assert json.loads(orders.values()[0] or b"") == {
-        "id": 1,
-        **odd,
-        **{f"f{number}": number for number in range(1500)},
-    }
-
-
-def test_numbers_are_times_in_the_unit_that_the_schema_has(orders: Orders, tmp_path: Path) -> None:
-    file = tmp_path / "schema.json"
-    file.write_text(
-        '{"s": "timestamptz(s)", "ms": "timestamptz(ms)", "us": "timestamp(us)", "ns": "timestamptz(ns)", '
-        '"c": {"at": ["timestamptz(ms)"]}, "none": "timestamptz"}'
-    )
-    number = 1_767_323_045_678_901_999
-    times = {"s": number // 10**9, "ms": number // 10**6, "us": number // 1000, "ns": number}
-    orders.append({**times, "c": {"at": [-1]}}, {"ms": -1, "ns": -1, "s": 0}, {"none": 5, "ms": 10**18, "s": 1})
-    orders.append({"s": 1.5, "ms": "2026-01-02T03:04:05.678901999Z", "none": "2026-01-02T03:04:05.1234567891+01:00"})
-    assert orders.sync(schema=read_schema(file)).unfit == 1
-    whole = datetime(2026, 1, 2, 3, 4, 5, 0, UTC)
-    before = datetime(1969, 12, 31, 23, 59, 59, 999_000, UTC)
-    at = whole.replace(microsecond=678_901)
-    first, second, third, fourth = orders.rows("s", "ms", "us", "ns", "c", "none", "unfit")
-    assert first[:4] == (whole, whole.replace(microsecond=678_000), at.replace(tzinfo=None), at)
-    assert first[4:] == ({"at": [before]}, None, None)
-    assert second[:4] == (EPOCH, before, None, before.replace(microsecond=999_999))
-    assert third[:2] == (EPOCH + timedelta(seconds=1), None)
-    assert third[6] == (
-        "ms is an integer, which does not fit timestamp[us, tz=UTC]; "
-        "none is an integer, which does not fit timestamp[us, tz=UTC] without a unit"
-    )
-    assert fourth[:2] == (EPOCH + timedelta(seconds=1.5), at)
-    assert fourth[5] == datetime(2026, 1, 2, 2, 4, 5, 123_456, UTC)
-    orders.append(times)
-    assert orders.sync().unfit == 0, "a table keeps the units"
-    assert orders.rows("s", "ms", "us", "ns")[4] == first[:4]
-
-
-def test_a_unit_of_a_table_is_for_times_only(orders: Orders) -> None:
-    schema = pa.schema([("t", pa.timestamp("us", "UTC")), ("n", pa.int64())], {"seglog.units": '{"t": "ms"}'})
-    orders.append({"t": 1000, "n": 1000})
-    orders.sync(schema=schema)
-    with orders.table().transaction() as change:
-        change.set_properties({"seglog.units": '{"t": "ms", "n": "ms", "m": "s"}'})
-    orders.append({"t": 1000, "n": 1000})
-    orders.sync()
-    assert orders.rows("t", "n") == [(EPOCH + timedelta(seconds=1), 1000)] * 2
-    with orders.table().transaction() as change:
-        change.set_properties({"seglog.units": "ms"})
-    with pytest.raises(InvalidArgument, match=r"the table has seglog\.units"):
-        orders.sync()
-
-
-def test_a_decimal_with_too_many_digits_is_null_with_its_reason(orders: Orders) -> None:
-    orders.append({"id": 1, "price": 1234567}, {"id": 2, "price": 123456})
-    schema = pa.schema([("id", pa.int64()), ("price", pa.decimal128(8, 2))])
-    assert orders.sync(schema=schema).unfit == 1
-    reason = "price is an integer, which does not fit decimal128(8, 2)"
-    assert orders.rows("id", "price", "unfit") == [(1, None, reason), (2, Decimal("123456.00"), None)]
 
 
 def test_the_newest_values_are_typed_too(orders: Orders) -> None:
