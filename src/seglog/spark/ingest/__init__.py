@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from seglog.errors import InvalidArgument
 from seglog.log.staging import checked_name
 from seglog.spark import register
-from seglog.spark.ingest.source import ARRAY, FORMATS, MALFORMED, MARKS, REASON, SHOWN, read_source
-from seglog.spark.jobs.failures import behind
+from seglog.spark.ingest.malformed import MALFORMED, marks, reraise, set_apart, shortened
+from seglog.spark.ingest.source import FORMATS, read_source
 from seglog.spark.jobs.pins import refuse_overlap
 from seglog.spark.option_values import local_path
 from seglog.spark.write.destination import find
@@ -115,16 +115,14 @@ def ingest(
     rejected = 0
     if reject is not None:
         refuse_overlap(path, str(reject))
-        rows, rejected = _without_malformed(rows, str(reject))
-    marked = _marks(rows) is not None
+        rows, rejected = set_apart(rows, str(reject))
+    marked = marks(rows) is not None
     try:
-        columns = _columns(_shortened(rows), value, key, timestamp, headers, order_by, marked=marked)
+        columns = _columns(shortened(rows), value, key, timestamp, headers, order_by, marked=marked)
         records, malformed = _write(columns, str(destination.root), names, marked=marked)
     except Exception as error:  # noqa: BLE001 - raised again, or what it has inside
-        found = behind(error)
-        if reject is not None:
-            found.add_note(f"{reject} has the {rejected} malformed rows; delete it before you run this again")
-        raise found from (None if found is error else error)
+        left = f"{reject} has the {rejected} malformed rows; delete it before you run this again"
+        reraise(error, None if reject is None else left)
     return IngestReport(
         topic=destination.name,
         run=run,
@@ -143,24 +141,6 @@ def create_topic(path: str | Path, partitions: int, config: LogConfig | None = N
         return False
     Topic.create(root, partitions=partitions, config=config).close()
     return True
-
-
-def _marks(rows: DataFrame) -> str | None:
-    """Return the format of the files whose malformed rows `read_source` has marked, None for rows without marks."""
-    found = [field.metadata.get(MARKS) for field in rows.schema if field.name == MALFORMED]
-    return found[0] if found else None
-
-
-def _shortened(rows: DataFrame) -> DataFrame:
-    """Return rows without most of the text of a long array: each of its elements has all of it."""
-    from pyspark.sql import functions  # noqa: PLC0415 - an optional dependency
-
-    if _marks(rows) != "json":
-        return rows
-    text = functions.col(MALFORMED)
-    long = text.rlike(ARRAY) & (functions.length(text) > SHOWN)
-    begin = functions.concat(functions.substring(text, 1, SHOWN), functions.lit("..."))
-    return rows.withColumn(MALFORMED, functions.when(long, begin).otherwise(text))
 
 
 def _columns(
@@ -195,38 +175,6 @@ def _headers(rows: DataFrame, text: str) -> Column:
         pair = "named_struct('key', cast(pair.key AS string), 'value', cast(pair.value AS binary))"
         return functions.expr(f"transform(map_entries({text}), pair -> {pair})")
     return functions.expr(text)
-
-
-def _without_malformed(rows: DataFrame, reject: str) -> tuple[DataFrame, int]:
-    """Write the malformed rows to a directory; return the others, and the number of those written."""
-    from pyspark.errors import AnalysisException  # noqa: PLC0415 - an optional dependency
-    from pyspark.sql import Observation, functions  # noqa: PLC0415 - as above
-
-    kind = _marks(rows)
-    if kind is None:
-        raise InvalidArgument(
-            "the rows do not show which are malformed, so none can be rejected: read csv or json by read_source, with "
-            "the option mode=PERMISSIVE"
-        )
-    seen = Observation()
-    reason = functions.col(REASON) if REASON in rows.columns else functions.lit("it is malformed")
-    malformed = rows.where(functions.col(MALFORMED).isNotNull()).select(
-        functions.input_file_name().alias("file"), functions.col(MALFORMED).alias("row"), reason.alias("reason")
-    )
-    if kind == "json":  # all rows of an array have its text
-        one = functions.when(functions.col("row").rlike(ARRAY), 0).otherwise(functions.monotonically_increasing_id())
-        malformed = malformed.withColumn("one", one).dropDuplicates().drop("one")
-    try:
-        malformed.observe(seen, functions.count(functions.lit(1)).alias("rows")).write.mode("error").json(reject)
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_ALREADY_EXISTS":
-            raise InvalidArgument(f"{reject} exists; name a new directory for the malformed rows") from error
-        raise
-    except Exception as error:  # noqa: BLE001 - raised again, or what it has inside
-        found = behind(error)
-        found.add_note(f"delete {reject}, which has a part of the malformed rows, before you run this again")
-        raise found from (None if found is error else error)
-    return rows.where(functions.col(MALFORMED).isNull()).drop(MALFORMED, REASON), seen.get["rows"]
 
 
 def _write(frame: DataFrame, path: str, names: Mapping[str, str], *, marked: bool) -> tuple[int, int]:

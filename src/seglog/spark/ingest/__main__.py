@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument
 from seglog.spark.ingest import EVERYTHING, FORMATS, create_topic, ingest, read_source
-from seglog.spark.ingest.source import MALFORMED, PARSED, REASON
+from seglog.spark.ingest.malformed import MALFORMED, REASON
+from seglog.spark.ingest.source import PARSED
 from seglog.spark.jobs import command
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
