@@ -142,7 +142,7 @@ def _publishes(log: seglog.Log) -> float:
 
 def _expiries(log: seglog.Log) -> float:
     """Let each roll delete the first segment."""
-    log.alter_retention(seglog.Retention(bytes=log.size))
+    log.alter(retention=seglog.Retention(bytes=log.size))
     for _ in range(WARM):
         log.append(VALUE)
     lowest = log.lowest_offset
@@ -150,7 +150,7 @@ def _expiries(log: seglog.Log) -> float:
         for _ in range(CALLS):
             log.append(VALUE)
     assert log.lowest_offset >= lowest + CALLS - 1
-    log.alter_retention(seglog.Retention(bytes=2**62))
+    log.alter(retention=seglog.Retention(bytes=2**62))
     return watch.seconds / CALLS
 
 

@@ -66,7 +66,7 @@ def _deleted_keys(log: seglog.Log) -> None:
 
 def _expired(log: seglog.Log) -> None:
     update(log)
-    log.alter_retention(Retention(bytes=1))
+    log.alter(retention=Retention(bytes=1))
     log.append(b"v" * 1000, key=b"last")
     log.expire()
 
@@ -89,7 +89,7 @@ def _published(log: seglog.Log) -> None:
 
 
 def _compressed(log: seglog.Log) -> None:
-    log.alter_compression("zstd")
+    log.alter(compression="zstd")
     log.compress()
 
 

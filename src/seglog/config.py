@@ -1,4 +1,4 @@
-"""Configuration of a log: frozen values with units, validated once. Sizes in bytes, durations in seconds."""
+"""Configuration of a log: frozen values, validated once. Each field is a setting, declared here and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,69 +7,36 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from seglog.errors import ConfigError
+from seglog.settings import (
+    DAY,
+    MAX_INT64,
+    Scope,
+    choice,
+    count,
+    declared,
+    duration,
+    share,
+    size,
+    switch,
+    within_bounds,
+)
 
 MOST_COPIES = 100
 MIN_SEGMENT_BYTES = 512
 MAX_STORE_BYTES = 2**32 - 1
-MAX_OFFSET = 2**63 - 1
-MAX_BYTES = MAX_COUNT = 2**63 - 1
+MAX_OFFSET = MAX_INT64
 MIN_INT64 = -(2**63)
 Expose = Literal["appended", "durable"]
 """Which records readers see: all, or those that are on the disk."""
 Compression = Literal["none", "lz4", "zstd"]
 """How sealed segments are stored."""
-DAY = 86_400.0
-MIN_SECONDS = 1e-6  # the resolution of the clock
-MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it
-_DURATIONS = ("segment_age", "flush_interval")
-_LATER = frozenset({"after", "copies", "timestamps", "batch_bytes", "expire", "timestamp_ahead", "timestamp_behind"})
-"""Fields of `Retention` that its first version did not have."""
-_CHOICES = {"unkeyed": ("reject", "keep"), "after": ("none", "table"), "timestamps": ("given", "server")}
-_LAGS = ("delete_retention", "min_compaction_lag", "max_compaction_lag")
-_TIMESTAMP_LIMITS = ("timestamp_ahead", "timestamp_behind")
-_RETENTION_DURATIONS = ("age", *_LAGS, *_TIMESTAMP_LIMITS)
-
-
-def _whole(name: str, value: object, *, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{name} must be an int, not {type(value).__name__}")
-    if not least <= value <= most:
-        raise ConfigError(f"{name} is {_shown(value)}; it must be between {least} and {most}")
-    return value
-
-
-def _shown(value: object) -> str:
-    """Format a value for a message; an int of more than 4,300 digits cannot be printed."""
-    return (
-        f"an int of {value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 128 else repr(value)
-    )
-
-
-def _seconds(name: str, value: object, *, zero: bool) -> float:
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ConfigError(f"{name} must be seconds or a timedelta, not {type(value).__name__}")
-    if not (MIN_SECONDS <= value <= MAX_SECONDS or (value == 0 and zero)):  # also rejects NaN
-        least = f"0, or from {MIN_SECONDS:f}" if zero else f"from {MIN_SECONDS:f}"
-        raise ConfigError(f"{name} is {_shown(value)}; it must be {least} to {MAX_SECONDS:.0f} seconds (100 years)")
-    return float(value)
-
-
-def _within_bounds(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return stored values, with durations that an earlier version accepted clamped to the bounds."""
-    found = {**values}
-    for name in names:
-        value = found.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            if value > MAX_SECONDS:
-                found[name] = MAX_SECONDS
-            elif 0 < value < MIN_SECONDS:
-                found[name] = MIN_SECONDS
-    return found
+Seconds = float | timedelta
+_KEPT: dict[str, Any] = {"scope": Scope.RETENTION, "altered": True}
+_COMPACTED: dict[str, Any] = {"scope": Scope.COMPACTION, "altered": True}
+_OF_KAFKA: dict[str, Any] = {"scope": Scope.KAFKA, "altered": True, "later": True}
 
 
 def _microseconds(seconds: float | timedelta | None) -> int | None:
@@ -90,6 +57,11 @@ class _Fields:
     __slots__ = ("_given",)
     _given: frozenset[str]
 
+    def _check(self, prefix: str = "") -> None:
+        """Check each setting, and keep it in its usual form. Raises ConfigError."""
+        for name, one in declared(type(self)).items():
+            _settle(self, name, one.checked(getattr(self, name), prefix + name))
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the given fields in copies and in other processes."""
         return _restored, (type(self), {name: getattr(self, name) for name in self.__slots__}, self._given)
@@ -97,6 +69,13 @@ class _Fields:
     def given(self) -> dict[str, Any]:
         """Return the fields that were given, by name."""
         return {name: getattr(self, name) for name in self.__slots__ if name in self._given}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plain values that are stored. Those of later versions only if they are set: earlier ones do not
+        know them, and must not open a log with them.
+        """
+        values = {name: (getattr(self, name), one) for name, one in declared(type(self)).items()}
+        return {name: value for name, (value, one) in values.items() if not one.setting.later or value != one.default}
 
 
 def _restored(kind: type[Config], values: dict[str, Any], given: frozenset[str]) -> Config:
@@ -127,89 +106,64 @@ def _noting(kind: type[Config]) -> type[Config]:
 @_noting
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retention(_Fields):
-    """Which records a log deletes. Policies combine; None means no limit.
+    """Which records a log deletes. Policies combine. Sizes are in bytes, times in seconds or a timedelta.
 
     For an existing log, a field that is not given keeps its stored value.
 
     Args:
-        bytes: Maximum size of all stores in bytes. Whole segments are deleted, oldest first, so the log may be larger
-            by less than one segment.
-        age: Seconds after a segment was sealed, by the log's clock, until it may be deleted.
-        compact: Keep only the latest record of each key. `Log.compact` deletes the records that a later one supersedes;
-            the remaining fields control compaction.
-        delete_retention: Seconds that a tombstone is kept after its first compaction.
-        min_compaction_lag: Seconds after sealing before a segment may be compacted.
-        max_compaction_lag: Seconds after its creation until a segment must be compacted, whatever its dirty ratio. An
-            active segment of that age rolls.
+        bytes: Size of all stores above which whole segments are deleted, oldest first, so the log may be larger by less
+            than one segment; when one rolls, and by `expire`. None: no limit.
+        age: Time after a segment was sealed, by the log's clock, until it may be deleted; when one rolls, and by
+            `expire`. None: no limit.
+        compact: Keep only the latest record of each key: a compaction deletes the records that a later one supersedes.
+        delete_retention: Time that a tombstone is kept after its first compaction.
+        min_compaction_lag: Time after sealing before a segment may be compacted.
+        max_compaction_lag: Age at which a segment must be compacted, whatever its dirty ratio. An active segment of
+            that age rolls. None: no limit.
         min_dirty_ratio: Fraction of dirty bytes, 0 to 1, above which a log is compacted.
-        dedupe_bytes: Memory for the key map, in bytes.
-        unkeyed: "reject" rejects appends without a key, and the next compaction drops older records without one;
-            "keep" accepts and keeps both.
+        dedupe_bytes: Memory for the keys of one compaction.
+        unkeyed: "reject": appends without a key are refused, and the next compaction drops older records without one.
+            "keep": both are kept.
         after: "table": neither the limits nor a compaction delete a record before the tables of the log have it
-            (seglog.table). Without a table nothing is deleted. "none": they wait for no table.
-        copies: Copies that must have a record before an append of a Kafka client with acks=all is answered, 0 to 100:
+            (`seglog table sync`). Without a table nothing is deleted. "none": they wait for no table.
+        copies: Copies that must have a record before an append of a Kafka client with acks=all is answered:
             min.insync.replicas less one.
-        timestamps: Of the records that Kafka's clients produce: "given", their own; "server", the time of the server
+        timestamps: Of the records that Kafka's clients produce. "given": their own. "server": the time of the server
             when it accepts them, which is message.timestamp.type=LogAppendTime.
+        batch_bytes: Largest batch of Kafka's clients, as it is sent: max.message.bytes. None: the limit of the server,
+            which always holds.
         expire: False: `bytes` and `age` are kept but delete nothing, as with Kafka's cleanup.policy=compact. True: they
             do, and Kafka's clients see cleanup.policy=compact,delete also without any. None: they do.
-        batch_bytes: Most bytes of a batch of Kafka's clients, as it is sent: max.message.bytes. None: the limit of the
-            server, which always holds.
-        timestamp_ahead: Seconds by which a timestamp that a client of Kafka gives may be after the server's time:
+        timestamp_ahead: Time by which a timestamp that a client of Kafka gives may be after the server's:
             message.timestamp.after.max.ms. None: no limit.
-        timestamp_behind: The same before the server's time: message.timestamp.before.max.ms.
+        timestamp_behind: Time by which it may be before the server's: message.timestamp.before.max.ms. None: no limit.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
     """
 
-    bytes: int | None = None
-    age: float | timedelta | None = None
-    compact: bool = False
-    delete_retention: float | timedelta = DAY
-    min_compaction_lag: float | timedelta = 0.0
-    max_compaction_lag: float | timedelta | None = None
-    min_dirty_ratio: float = 0.5
-    dedupe_bytes: int = 128 * 1024 * 1024
-    unkeyed: Literal["reject", "keep"] = "reject"
-    after: Literal["none", "table"] = "none"
-    copies: int = 0
-    timestamps: Literal["given", "server"] = "given"
-    batch_bytes: int | None = None
-    expire: bool | None = None
-    timestamp_ahead: float | timedelta | None = None
-    timestamp_behind: float | timedelta | None = None
+    bytes: Annotated[int | None, size(**_KEPT)] = None
+    age: Annotated[Seconds | None, duration(**_KEPT)] = None
+    compact: Annotated[bool, switch(**_COMPACTED)] = False
+    delete_retention: Annotated[Seconds, duration(**_COMPACTED)] = DAY
+    min_compaction_lag: Annotated[Seconds, duration(**_COMPACTED)] = 0.0
+    max_compaction_lag: Annotated[Seconds | None, duration(**_COMPACTED)] = None
+    min_dirty_ratio: Annotated[float, share(**_COMPACTED)] = 0.5
+    dedupe_bytes: Annotated[int, size(1024, **_COMPACTED)] = 128 * 1024 * 1024
+    unkeyed: Annotated[Literal["reject", "keep"], choice(**_COMPACTED)] = "reject"
+    after: Annotated[Literal["none", "table"], choice(later=True, **_KEPT)] = "none"
+    copies: Annotated[int, count(0, MOST_COPIES, **_OF_KAFKA)] = 0
+    timestamps: Annotated[Literal["given", "server"], choice(**_OF_KAFKA)] = "given"
+    batch_bytes: Annotated[int | None, size(**_OF_KAFKA)] = None
+    expire: Annotated[bool | None, switch(later=True, **_KEPT)] = None
+    timestamp_ahead: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
+    timestamp_behind: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
 
     def __post_init__(self) -> None:
-        for name in ("bytes", "batch_bytes"):
-            if getattr(self, name) is not None:
-                _whole(f"retention.{name}", getattr(self, name), least=0, most=MAX_BYTES)
-        if self.age is not None:
-            _settle(self, "age", _seconds("retention.age", self.age, zero=True))
-        self._check_switches()
-        for name, (one, other) in _CHOICES.items():
-            if getattr(self, name) not in (one, other):
-                raise ConfigError(f'retention.{name} must be "{one}" or "{other}", not {_shown(getattr(self, name))}')
-        for name in (*_LAGS, *_TIMESTAMP_LIMITS):
-            if getattr(self, name) is not None or name in ("delete_retention", "min_compaction_lag"):
-                _settle(self, name, _seconds(f"retention.{name}", getattr(self, name), zero=True))
-        if isinstance(self.min_dirty_ratio, bool) or not isinstance(self.min_dirty_ratio, (int, float)):
-            raise ConfigError("retention.min_dirty_ratio must be a number between 0 and 1")
-        if not 0 <= self.min_dirty_ratio <= 1:
-            raise ConfigError(
-                f"retention.min_dirty_ratio is {_shown(self.min_dirty_ratio)}; it must be between 0 and 1"
-            )
-        _whole("retention.copies", self.copies, least=0, most=MOST_COPIES)
-        _whole("retention.dedupe_bytes", self.dedupe_bytes, least=1024, most=MAX_BYTES)
+        self._check("retention.")
         most = self.max_compaction_lag_us
         if most is not None and most < self.min_compaction_lag_us:
             raise ConfigError("retention.max_compaction_lag is less than min_compaction_lag; raise it or lower that")
-
-    def _check_switches(self) -> None:
-        if not isinstance(self.compact, bool):
-            raise ConfigError(f"retention.compact must be True or False, not {type(self.compact).__name__}")
-        if self.expire is not None and not isinstance(self.expire, bool):
-            raise ConfigError(f"retention.expire must be True, False or None, not {type(self.expire).__name__}")
 
     def over(self, stored: Retention) -> Retention:
         """Return the stored retention, replaced field by field with what was given here."""
@@ -237,13 +191,6 @@ class Retention(_Fields):
     def needs_keys(self) -> bool:
         """Whether appends without a key are rejected."""
         return self.compact and self.unkeyed == "reject"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values. Those of `_LATER` only if set: earlier versions do not know them, and must not open a
-        log with them.
-        """
-        values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
-        return {field.name: value for field, value in values if field.name not in _LATER or value != field.default}
 
     @property
     def age_us(self) -> int | None:
@@ -278,74 +225,63 @@ class Retention(_Fields):
     def timestamp_bounds_us(self, now: int) -> tuple[int, int]:
         """Return the lowest and the highest timestamp that a client of Kafka may give now, in microseconds."""
         behind, ahead = _microseconds(self.timestamp_behind), _microseconds(self.timestamp_ahead)
-        return MIN_INT64 if behind is None else now - behind, MAX_COUNT if ahead is None else now + ahead
+        return MIN_INT64 if behind is None else now - behind, MAX_INT64 if ahead is None else now + ahead
 
 
 @_noting
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogConfig(_Fields):
-    """How a log stores its records. The config is stored with the log.
+    """How a log stores its records. It is stored with the log. Sizes are in bytes, times in seconds or a timedelta.
 
     For an existing log, a field that is not given keeps its stored value.
 
     Args:
-        segment_bytes: Size at which a segment rolls, in bytes: it rolls before a record that would exceed it. From 512
-            bytes; default 1 GiB.
-        segment_overflow_bytes: Bytes by which one record may exceed `segment_bytes`. Default: half of it.
-        segment_age: Seconds after which a segment that holds records rolls, at the next append or expire.
-        index_interval_bytes: Store bytes between two entries of a sparse or time index.
-        buffer_bytes: Buffer single appends in memory up to this many bytes (1 MiB is used at most). Faster, but kill -9
-            loses what is not written yet.
-        flush_records: Sync after this many records.
-        flush_interval: Sync after this many seconds.
+        segment_bytes: Size at which a segment rolls: it rolls before a record that would exceed it.
+        segment_overflow_bytes: Size by which one record may exceed `segment_bytes`. None: half of it.
+        segment_age: Age at which a segment that holds records rolls, at the next append or `expire`. None: no limit.
+        index_interval_bytes: Size of records between two entries of a sparse or time index.
+        buffer_bytes: Size up to which single appends are buffered in memory (1 MiB is used at most). Faster, but
+            kill -9 loses what is not written yet.
+        flush_records: Records after which the log is synced. None: no limit.
+        flush_interval: Time after which the log is synced. None: no limit.
         initial_offset: First offset of a new log.
-        open_segments_max: Number of sealed segments kept open.
+        open_segments_max: Sealed segments that are kept open.
         retention: Which records are deleted.
-        compression: Codec of the sealed segments: "lz4", "zstd" or "none". `Log.compress` or a `Cleaner` applies it.
-        allocate_bytes: Write zeros of this size, 0 to 1 MiB, ahead of single appends, so that a sync after each takes a
+        compression: Codec of the sealed segments. A server applies it by itself; else `seglog compress`, `Log.compress`
+            or a `Cleaner` does.
+        allocate_bytes: Size of the zeros that are written ahead of single appends, so that a sync after each takes a
             fifth less time. A store may be that much longer than its records.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
     """
 
-    segment_bytes: int = 1024**3
-    segment_overflow_bytes: int | None = None
-    segment_age: float | timedelta | None = None
-    index_interval_bytes: int = 4096
-    buffer_bytes: int = 0
-    flush_records: int | None = None
-    flush_interval: float | timedelta | None = None
-    initial_offset: int = 0
-    open_segments_max: int = 64
+    segment_bytes: Annotated[int, size(MIN_SEGMENT_BYTES, MAX_STORE_BYTES)] = 1024**3
+    segment_overflow_bytes: Annotated[int | None, size(0, MAX_STORE_BYTES)] = None
+    segment_age: Annotated[Seconds | None, duration(zero=False, altered=True)] = None
+    index_interval_bytes: Annotated[int, size(64, 2**31)] = 4096
+    buffer_bytes: Annotated[int, size(0, 2**30)] = 0
+    flush_records: Annotated[int | None, count(1)] = None
+    flush_interval: Annotated[Seconds | None, duration(zero=False)] = None
+    initial_offset: Annotated[int, count(0, MAX_OFFSET - 1)] = 0
+    open_segments_max: Annotated[int, count(1)] = 64
     retention: Retention = Retention()
-    compression: Compression = "none"
-    allocate_bytes: int = 0
+    compression: Annotated[Compression, choice(altered=True, later=True)] = "none"
+    allocate_bytes: Annotated[int, size(0, 1024 * 1024, later=True)] = 0
 
     def __post_init__(self) -> None:
-        _whole("segment_bytes", self.segment_bytes, least=MIN_SEGMENT_BYTES, most=MAX_STORE_BYTES)
         if self.segment_overflow_bytes is None:
-            _settle(self, "segment_overflow_bytes", _default_overflow(self.segment_bytes))
-        overflow = _whole("segment_overflow_bytes", self.segment_overflow_bytes, least=0, most=MAX_STORE_BYTES)
-        if self.segment_bytes + overflow > MAX_STORE_BYTES:
+            known = declared(LogConfig)["segment_bytes"].checked(self.segment_bytes, "segment_bytes")
+            _settle(self, "segment_overflow_bytes", _default_overflow(known))
+        self._check()
+        longest = self.store_limit
+        if longest > MAX_STORE_BYTES:
             raise ConfigError(
-                f"segment_bytes + segment_overflow_bytes is {self.segment_bytes + overflow}; "
-                f"positions are 32 bits wide, so it must not exceed {MAX_STORE_BYTES}"
+                f"segment_bytes + segment_overflow_bytes is {longest}; positions are 32 bits wide, so it must not "
+                f"exceed {MAX_STORE_BYTES}"
             )
-        _whole("index_interval_bytes", self.index_interval_bytes, least=64, most=2**31)
-        _whole("buffer_bytes", self.buffer_bytes, least=0, most=2**30)
-        _whole("allocate_bytes", self.allocate_bytes, least=0, most=1024 * 1024)
-        _whole("initial_offset", self.initial_offset, least=0, most=MAX_OFFSET - 1)
-        _whole("open_segments_max", self.open_segments_max, least=1, most=MAX_COUNT)
-        if self.flush_records is not None:
-            _whole("flush_records", self.flush_records, least=1, most=MAX_COUNT)
-        for name in ("segment_age", "flush_interval"):
-            if getattr(self, name) is not None:
-                _settle(self, name, _seconds(name, getattr(self, name), zero=False))
         if not isinstance(self.retention, Retention):
             raise ConfigError(f"retention must be a seglog.Retention, not {type(self.retention).__name__}")
-        if self.compression not in ("none", "lz4", "zstd"):
-            raise ConfigError(f'compression must be "none", "lz4" or "zstd", not {_shown(self.compression)}')
 
     @property
     def roll_age_us(self) -> int | None:
@@ -374,15 +310,31 @@ class LogConfig(_Fields):
         return dataclasses.replace(stored, **changes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values for the manifest. `compression` and `allocate_bytes` only if set: earlier versions do not
-        know them.
+        """Return the plain values that the manifest has."""
+        return {**super(LogConfig, self).to_json(), "retention": self.retention.to_json()}
+
+    def altered(self, changes: Mapping[str, Any]) -> LogConfig:
+        """Return the config with other values for some fields; of a retention for those that it was given.
+
+        Raises:
+            ConfigError: A field is unknown or is fixed once a log exists, or a value is invalid.
         """
-        values = {**dataclasses.asdict(self), "retention": self.retention.to_json()}
-        if self.compression == "none":
-            del values["compression"]
-        if not self.allocate_bytes:
-            del values["allocate_bytes"]
-        return values
+        found = dict(changes)
+        known = {name for name, one in declared(LogConfig).items() if one.setting.altered} | {"retention"}
+        for name in found.keys() - known:
+            raise ConfigError(f"{name} cannot be altered; these can: {', '.join(sorted(known))}")
+        if "retention" in found:
+            wanted = dataclasses.replace(self, retention=found["retention"]).retention  # checks its type
+            found["retention"] = self.retention.changed(wanted.given())
+        return dataclasses.replace(self, **found)
+
+    def changes_to(self, other: LogConfig) -> dict[str, Any]:
+        """Return what `altered` needs to make another config of this one, which differs in nothing else."""
+        return {
+            field.name: getattr(other, field.name)
+            for field in dataclasses.fields(self)
+            if getattr(other, field.name) != getattr(self, field.name)
+        }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> LogConfig:
@@ -394,9 +346,23 @@ class LogConfig(_Fields):
             ConfigError: If there is an unknown option.
         """
         try:
-            kept = _within_bounds(values.get("retention", {}), _RETENTION_DURATIONS)
-            return cls(**{**_within_bounds(values, _DURATIONS), "retention": Retention(**kept)})
+            kept = within_bounds(Retention, values.get("retention", {}))
+            return cls(**{**within_bounds(cls, values), "retention": Retention(**kept)})
         except (AttributeError, TypeError) as error:
             raise ConfigError(
                 f"the stored config has an option unknown to this version ({error}); open it with a newer version"
             ) from error
+
+
+def changes_to_json(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return checked changes of a config (see `LogConfig.altered`) as plain values; of a retention the given fields."""
+    found = {name: value.given() if name == "retention" else value for name, value in changes.items()}
+    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in found.items()}
+
+
+def changes_from_json(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what `changes_to_json` returned. Raises ConfigError: an option is unknown to this version."""
+    try:
+        return {name: Retention(**value) if name == "retention" else value for name, value in values.items()}
+    except TypeError as error:
+        raise ConfigError(f"an option is unknown to this version ({error}); use a newer one") from error

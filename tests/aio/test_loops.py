@@ -63,11 +63,11 @@ def test_a_log_answers_every_call(run: Any, place: Any, tmp_path: Any) -> None:
             assert (await log.verify()).ok
             await log.repair()
             assert await log.backup(tmp_path / "copy")
-            await log.alter_retention(Retention(age=60))
+            await log.alter(retention=Retention(age=60))
             assert log.config.retention.age == 60
-            await log.alter_compression("lz4")
+            await log.alter(compression="lz4")
             assert log.config.compression == "lz4"
-            await log.alter_segment_age(3600)
+            await log.alter(segment_age=3600)
             assert log.config.segment_age == 3600
             assert await log.expire() == 0
             await log.truncate(203)

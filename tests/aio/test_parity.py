@@ -66,7 +66,8 @@ def signature(call: Any) -> list[tuple[str, Any, Any, str]]:
 
 def calls(blocking: type, awaited: type) -> list[str]:
     there = public(blocking) & public(awaited)
-    return sorted(name for name in there if callable(getattr(blocking, name)))
+    here = {name for name in there if getattr(getattr(awaited, name), "__module__", "") != "seglog.deprecated"}
+    return sorted(name for name in here if callable(getattr(blocking, name)))
 
 
 PAIRED_CALLS = [

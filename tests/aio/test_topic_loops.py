@@ -52,9 +52,9 @@ def test_a_topic_answers_every_call(run: Any, tmp_path: Any) -> None:
             await writer.sync()
             assert writer.log is topic.partition(1)
             assert topic.is_ready(0, 10) in (True, False)
-            await topic.alter_retention(Retention(age=60))
-            await topic.alter_compression("lz4")
-            await topic.alter_segment_age(3600)
+            await topic.alter(retention=Retention(age=60))
+            await topic.alter(compression="lz4")
+            await topic.alter(segment_age=3600)
             await topic.add_partitions(topic.partitions + 1)
             assert topic.partition(topic.partitions - 1).next_offset == 0
             assert await topic.published("q") is None
@@ -106,9 +106,9 @@ def test_a_broker_and_its_consumer_answer_every_call(run: Any, place: Any) -> No
                 assert len(await consumer.poll()) == 100
                 assert await consumer.poll(timeout=0.01) == []
             assert (await broker.groups).committed("billing")["orders"]
-            await broker.alter_retention("orders", Retention(age=60))
-            await broker.alter_compression("orders", "lz4")
-            await broker.alter_segment_age("orders", 3600)
+            await broker.alter_topic("orders", retention=Retention(age=60))
+            await broker.alter_topic("orders", compression="lz4")
+            await broker.alter_topic("orders", segment_age=3600)
             assert set(await broker.logs()) == {".groups", "orders/0", "orders/1"}
             assert await broker.free_bytes() > 0
             await broker.add_partitions("orders", 3)

@@ -120,7 +120,7 @@ def test_an_archive_keeps_records_that_neither_the_old_leader_nor_the_promoted_c
     with filled(tmp_path / "old", 300) as log, Archiver(tmp_path / "old", place) as archiver:
         archiver.step()
         everything = list(log.scan())
-        log.alter_retention(seglog.Retention(bytes=4096))
+        log.alter(retention=seglog.Retention(bytes=4096))
         log.expire()
         archiver.step()
         mirror(tmp_path / "old", tmp_path / "copy")

@@ -42,7 +42,7 @@ def more(log: Log, count: int) -> None:
 
 def test_retention_waits_for_an_archiver_that_died(place: str, tmp_path: Path) -> None:
     with filled(tmp_path / "log", 100) as log:
-        log.alter_retention(FEW)
+        log.alter(retention=FEW)
         store = FaultyStore(store_at(place), "refused", 10**9)
         archiver = Archiver(tmp_path / "log", store)
         archiver.step()
@@ -64,7 +64,7 @@ def test_retention_waits_for_an_archiver_that_died(place: str, tmp_path: Path) -
 
 def test_a_log_without_an_archive_does_not_wait(tmp_path: Path) -> None:
     with filled(tmp_path / "log", 300) as log:
-        log.alter_retention(FEW)
+        log.alter(retention=FEW)
         assert log.expire() > 0
 
 
@@ -76,7 +76,7 @@ def test_records_appended_after_a_cut_are_held_although_the_archive_had_others_t
         log.truncate(20)
         more(log, 300)
         expected = list(log.scan())
-        log.alter_retention(FEW)
+        log.alter(retention=FEW)
         log.expire()
         assert log.lowest_offset <= 20
         archiver.step()
@@ -99,7 +99,7 @@ def test_a_damaged_hold_holds_everything_and_the_next_round_repairs_it(place: st
         archiver.step()
         (hold,) = (tmp_path / "log" / "pins").iterdir()
         hold.write_bytes(hold.read_bytes()[:-30] + b"x" * 30)
-        log.alter_retention(FEW)
+        log.alter(retention=FEW)
         assert log.expire() == 0
         more(log, 100)
         archiver.step()
@@ -141,7 +141,7 @@ def test_another_archive_takes_over_the_hold_and_release_removes_it(tmp_path: Pa
         (other,) = holds(storage)
         assert one != other
         more(log, 100)
-        log.alter_retention(FEW)
+        log.alter(retention=FEW)
         lowest = log.expire()
         assert release(storage) == 1
         assert log.expire() > 0 or lowest > 0

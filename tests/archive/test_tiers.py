@@ -33,7 +33,7 @@ def archived(path: Path, url: str, count: int = 300) -> list[seglog.Record]:
     with filled(path, count) as log, Archiver(path, url) as archiver:
         archiver.step()
         everything = list(log.scan())
-        log.alter_retention(FEW)
+        log.alter(retention=FEW)
         log.expire()
         archiver.step()
         assert log.lowest_offset > count // 2

@@ -31,15 +31,15 @@ def test_a_topic_is_made_shown_changed_and_deleted(client: seglog.Client, name: 
     assert (topic.info().partitions, topic.info().records) == (3, 0)
     assert name in [one.name for one in client.topics()]
 
-    assert client.alter_retention(name, Retention(age=3600.0)).retention == Retention(bytes=100_000, age=3600.0)
+    assert client.alter_topic(name, retention=Retention(age=3600.0)).retention == Retention(bytes=100_000, age=3600.0)
     assert topic.info().config.retention.age == 3600.0
-    assert client.alter_compression(name, "zstd").config.compression == "zstd"
-    assert client.alter_segment_age(name, timedelta(hours=1)).config.segment_age == 3600
-    assert client.alter_segment_age(name, None).config == client.topic(name).info().config
+    assert client.alter_topic(name, compression="zstd").config.compression == "zstd"
+    assert client.alter_topic(name, segment_age=timedelta(hours=1)).config.segment_age == 3600
+    assert client.alter_topic(name, segment_age=None).config == client.topic(name).info().config
     with pytest.raises(seglog.ConfigError, match="segment_age"):
-        client.alter_segment_age(name, 0)
+        client.alter_topic(name, segment_age=0)
     with pytest.raises(seglog.ConfigError, match="compression"):
-        client.alter_compression(name, "brotli")  # type: ignore[arg-type] # on purpose
+        client.alter_topic(name, compression="brotli")  # type: ignore[arg-type] # on purpose
 
     client.delete_topic(name)
     with pytest.raises(seglog.TopicNotFound):

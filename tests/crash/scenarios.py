@@ -266,7 +266,7 @@ def reopen(storage: Storage, ledger: Ledger) -> None:
 
 def alter(storage: Storage, ledger: Ledger) -> None:
     log = opened(storage, ledger)
-    log.alter_retention(seglog.Retention(bytes=10_000))
+    log.alter(retention=seglog.Retention(bytes=10_000))
     ledger.append(log)
     log.pin("reader", 3)
     log.unpin("reader")

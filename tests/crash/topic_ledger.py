@@ -281,9 +281,7 @@ class TopicLedger:
             broker.groups.leave(GROUP, member)
 
     def alter(self, broker: Broker, name: str, retained: int) -> None:
-        """Give a topic another retention: partition by partition, each durable."""
-        worlds = [self.known]
-        for number, part in enumerate(self.known.topics[name]):
-            worlds.append(worlds[-1].with_part(name, number, replace(part, retained=frozenset([retained]))))
-        with self.call(broker, *worlds[1:]):
-            broker.alter_retention(name, seglog.Retention(bytes=retained))
+        """Give a topic another retention: all partitions or none."""
+        altered = tuple(replace(part, retained=frozenset([retained])) for part in self.known.topics[name])
+        with self.call(broker, replace(self.known, topics={**self.known.topics, name: altered})):
+            broker.alter_topic(name, retention=seglog.Retention(bytes=retained))

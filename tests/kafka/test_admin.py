@@ -180,8 +180,8 @@ def test_a_limit_that_does_not_apply_can_be_altered(kafka, admin, name):
         assert (found["cleanup.policy"].value, found["retention.ms"].value) == ("compact", value)
     with Client(kafka.url) as http:
         with pytest.raises(ConfigError, match="expire"):
-            http.alter_retention(name, Retention(age=60))
-        http.alter_retention(name, Retention(age=60, expire=True))
+            http.alter_topic(name, retention=Retention(age=60))
+        http.alter_topic(name, retention=Retention(age=60, expire=True))
     assert described(admin, name)["cleanup.policy"].value == "compact,delete"
 
 
@@ -198,7 +198,7 @@ def test_changes_of_one_topic_at_the_same_time_all_stay(kafka, name):
         wanted = {"cleanup.policy": ("compact", "delete")[number % 2], "retention.ms": str(1000 + number)}
         changes = [alter(admin, *change) for admin, change in zip(admins, wanted.items(), strict=True)]
         with Client(kafka.url) as http:
-            http.alter_retention(name, Retention(delete_retention=number))
+            http.alter_topic(name, retention=Retention(delete_retention=number))
         for change in changes:
             change.result()
         found = described(admins[0], name)

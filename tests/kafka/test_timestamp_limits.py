@@ -102,7 +102,7 @@ def test_the_limits_are_altered_and_reset(kafka, admin, name):
     with pytest.raises(confluent_kafka.KafkaException, match="it must be 0 to"):
         alter(admin, name, AFTER, "-1")
     with Client(kafka.url) as http:
-        http.alter_retention(name, Retention(timestamp_ahead=None, timestamp_behind=60))
+        http.alter_topic(name, retention=Retention(timestamp_ahead=None, timestamp_behind=60))
     shown = described(admin, name)
     assert (shown[AFTER], shown[BEFORE]) == (NONE, "60000")
 

@@ -33,7 +33,7 @@ def fill(log: seglog.Log, records: int = 40) -> None:
 
 def test_it_is_stored_and_the_rest_of_the_config_stays(place: Any) -> None:
     with seglog.open(place, SMALL) as log:
-        log.alter_retention(NEW)
+        log.alter(retention=NEW)
         assert (log.config.retention, log.config.segment_bytes) == (NEW, 512)
     with seglog.open(place) as log:
         assert (log.config.retention, log.config.segment_bytes) == (NEW, 512)
@@ -43,17 +43,17 @@ def test_a_reader_in_another_process_sees_it(path: Path, process: Callable[..., 
     with seglog.open(path, SMALL) as log:
         reader = process(path)
         assert reader("log.config.retention.compact") == "False"
-        log.alter_retention(NEW)
+        log.alter(retention=NEW)
         assert reader("log.config.retention == seglog.Retention(bytes=600, compact=True, unkeyed='keep')") == "True"
 
 
 def test_a_log_that_is_compacted_from_now_on_takes_no_record_without_a_key(place: Any) -> None:
     with seglog.open(place, SMALL) as log:
         log.append(b"v")
-        log.alter_retention(Retention(compact=True))
+        log.alter(retention=Retention(compact=True))
         with pytest.raises(seglog.KeyRequired):
             log.append(b"v")
-        log.alter_retention(Retention(compact=False))
+        log.alter(retention=Retention(compact=False))
         assert log.append(b"v") == 1
 
 
@@ -62,10 +62,10 @@ def test_a_log_is_compacted_as_soon_as_it_may_be_and_no_longer_than_that(place: 
         fill(log)
         with pytest.raises(seglog.ConfigError, match="not compacted by key"):
             log.compact()
-        log.alter_retention(Retention(compact=True))
+        log.alter(retention=Retention(compact=True))
         assert log.compact(roll=True).records_after == 3
         fill(log)
-        log.alter_retention(Retention(compact=False))
+        log.alter(retention=Retention(compact=False))
         with pytest.raises(seglog.ConfigError, match="not compacted by key"):
             log.compact(roll=True)
 
@@ -74,22 +74,22 @@ def test_another_age_of_segments_counts_for_the_active_one_too(place: Any, clock
     with seglog.open(place, SMALL, clock=clock) as log:
         log.append(b"v")
         clock.advance(HOUR)
-        log.alter_segment_age(2 * HOUR)
+        log.alter(segment_age=2 * HOUR)
         log.append(b"v")
         assert len(log.segments) == 1
-        log.alter_segment_age(HOUR)
+        log.alter(segment_age=HOUR)
         log.append(b"v")
         assert len(log.segments) == 2
         with pytest.raises(seglog.ConfigError, match="segment_age"):
-            log.alter_segment_age(-1)
+            log.alter(segment_age=-1)
     with seglog.open(place, clock=clock) as log:
         assert (log.config.segment_age, log.config.segment_bytes) == (HOUR, 512)
-        log.alter_segment_age(None)
+        log.alter(segment_age=None)
         clock.advance(HOUR)
         log.append(b"v")
         assert len(log.segments) == 2
     with seglog.open(place, mode="r") as reader, pytest.raises(seglog.LogReadOnly):
-        reader.alter_segment_age(1)
+        reader.alter(segment_age=1)
 
 
 def test_age_begins_to_count_for_a_log_that_had_none(place: Any, clock: ManualClock) -> None:
@@ -97,7 +97,7 @@ def test_age_begins_to_count_for_a_log_that_had_none(place: Any, clock: ManualCl
         fill(log)
         clock.advance(HOUR)
         assert log.expire() == 0
-        log.alter_retention(Retention(age=HOUR))
+        log.alter(retention=Retention(age=HOUR))
         clock.advance(1)
         assert log.expire() > 0
         assert log.lowest_offset == log.next_offset == 40
@@ -106,7 +106,7 @@ def test_age_begins_to_count_for_a_log_that_had_none(place: Any, clock: ManualCl
 def test_size_lets_go_at_the_next_roll(place: Any) -> None:
     with seglog.open(place, SMALL) as log:
         fill(log)
-        log.alter_retention(Retention(bytes=600))
+        log.alter(retention=Retention(bytes=600))
         assert log.lowest_offset == 0
         fill(log)
         assert log.lowest_offset > 40
@@ -115,7 +115,7 @@ def test_size_lets_go_at_the_next_roll(place: Any) -> None:
 def test_max_compaction_lag_makes_a_quiet_log_roll(place: Any, clock: ManualClock) -> None:
     with seglog.open(place, SMALL, clock=clock) as log:
         log.append(b"v", key=b"k")
-        log.alter_retention(Retention(compact=True, max_compaction_lag=HOUR))
+        log.alter(retention=Retention(compact=True, max_compaction_lag=HOUR))
         clock.advance(HOUR)
         log.expire()
         assert len(log.segments) == 2
@@ -124,7 +124,7 @@ def test_max_compaction_lag_makes_a_quiet_log_roll(place: Any, clock: ManualCloc
 def test_the_same_once_more_changes_nothing(path: Path) -> None:
     with seglog.open(path, LogConfig(retention=OLD)) as log:
         before = (path / "MANIFEST").read_bytes()
-        log.alter_retention(OLD)
+        log.alter(retention=OLD)
         assert (path / "MANIFEST").read_bytes() == before
 
 
@@ -132,13 +132,13 @@ def test_the_same_once_more_changes_nothing(path: Path) -> None:
 def test_what_is_no_retention_is_refused(place: Any, retention: Any) -> None:
     with seglog.open(place, SMALL) as log:
         with pytest.raises(seglog.ConfigError, match=r"must be a seglog\.Retention"):
-            log.alter_retention(retention)
+            log.alter(retention=retention)
         assert log.config == SMALL
 
 
 def test_a_reader_refuses(path: Path) -> None:
     with seglog.open(path), seglog.open(path, mode="r") as log, pytest.raises(seglog.LogReadOnly):
-        log.alter_retention(NEW)
+        log.alter(retention=NEW)
 
 
 @pytest.mark.parametrize("other", [Retention(compact=False), Retention(compact=True, delete_retention=2)])
@@ -147,7 +147,7 @@ def test_a_compaction_under_way_ends_where_it_began_by_other_rules(place: Any, o
         fill(log)
 
         def alter(done: int, total: int) -> None:
-            log.alter_retention(other)
+            log.alter(retention=other)
 
         with pytest.raises(seglog.PlanStale, match="altered"):
             log.compact(roll=True, progress=alter)
@@ -168,7 +168,7 @@ def runs(path: Path, fault: Callable[[int], Fault]) -> Any:
         log, error = seglog.open(storage), None
         storage.fault = fault(at)
         try:
-            log.alter_retention(NEW)
+            log.alter(retention=NEW)
         except (Crashed, seglog.SeglogError) as caught:
             error = caught
         struck = storage.struck

@@ -67,7 +67,7 @@ def test_rolls_publishes_and_expiries_are_appended_and_the_rest_replaces_the_fil
         assert (after.base, after.changes) == (before.base, before.changes + 3)
         assert (path / "MANIFEST").stat().st_ino == inode
         assert after.sound
-        log.alter_retention(Retention(bytes=900))
+        log.alter(retention=Retention(bytes=900))
         assert file_of(storage).changes == 0
         fill(log, 2)
         fresh = file_of(storage)
@@ -96,7 +96,7 @@ def test_the_file_before_the_base_gets_every_change_as_well(path: Path) -> None:
         log.publish([], query="q", batch=3)
         both = [read_manifest(LocalStorage(path), name) for name in ("MANIFEST", "MANIFEST.prev")]
         assert both[0] == both[1] == log.view().manifest
-        log.alter_retention(Retention(bytes=10**6))
+        log.alter(retention=Retention(bytes=10**6))
         fill(log, 2)
         both = [read_manifest(LocalStorage(path), name) for name in ("MANIFEST", "MANIFEST.prev")]
         assert both[0] == both[1] == log.view().manifest

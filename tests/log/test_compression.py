@@ -339,7 +339,7 @@ def test_a_pass_may_be_limited_to_the_oldest_segments(path: Path) -> None:
 def test_the_way_back_in_parts_leaves_no_trace_either(path: Path) -> None:
     with made(path, "lz4") as log:
         log.compress()
-        log.alter_compression("none")
+        log.alter(compression="none")
         while log.standing().to_compress:
             assert log.compress(max_bytes=1).rewritten == 1
         for name in (filename.MANIFEST, filename.MANIFEST_PREVIOUS):
@@ -349,22 +349,22 @@ def test_the_way_back_in_parts_leaves_no_trace_either(path: Path) -> None:
 def test_another_codec_is_stored_and_taken_by_the_next_pass(place: Any) -> None:
     with made(place, "none") as log:
         assert log.standing().to_compress == 0
-        log.alter_compression("lz4")
+        log.alter(compression="lz4")
         assert log.standing().to_compress > 0
         with pytest.raises(ConfigError, match="compression"):
-            log.alter_compression("brotli")  # type: ignore[arg-type] # on purpose
+            log.alter(compression="brotli")  # type: ignore[arg-type] # on purpose
     with seglog.open(place) as log:
         assert log.config.compression == "lz4"
         log.compress()
         assert {entry.codec for entry in entries(log)} == {"lz4"}
     with seglog.open(place, mode="r") as reader, pytest.raises(seglog.LogReadOnly):
-        reader.alter_compression("none")
+        reader.alter(compression="none")
 
 
 def test_retention_counts_what_is_on_the_disk(path: Path) -> None:
     with made(path, "zstd") as log:
         log.compress()
-        log.alter_retention(Retention(bytes=log.size))
+        log.alter(retention=Retention(bytes=log.size))
         assert log.expire() == 0
-        log.alter_retention(Retention(bytes=log.size // 2))
+        log.alter(retention=Retention(bytes=log.size // 2))
         assert log.expire() > 0

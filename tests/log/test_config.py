@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
-from seglog import ConfigError, LogConfig, Retention, config
+from seglog import ConfigError, LogConfig, Retention, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -306,7 +306,7 @@ def test_a_size_or_count_of_any_kind_that_cannot_be_is_refused_by_its_name(value
 
 
 def test_the_greatest_and_the_least_durations_work(tmp_path: Any) -> None:
-    for seconds in (config.MIN_SECONDS, config.MAX_SECONDS, timedelta(days=36_525)):
+    for seconds in (settings.MIN_SECONDS, settings.MAX_SECONDS, timedelta(days=36_525)):
         retention = Retention(age=seconds, delete_retention=seconds)
         kept = LogConfig(segment_age=seconds, flush_interval=seconds, retention=retention, segment_bytes=512)
         path = tmp_path / str(seconds)
@@ -323,7 +323,7 @@ def test_a_log_whose_stored_durations_are_beyond_the_bounds_opens_and_rolls(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:  # as an earlier version stored them
-        patch.setattr(config, "MAX_SECONDS", 1e308)
+        patch.setattr(settings, "MAX_SECONDS", 1e308)
         retention = Retention(age=1e305, delete_retention=1e305)
         stored = LogConfig(segment_bytes=512, retention=retention, flush_interval=1e12)
         with seglog.open(tmp_path / "log", dataclasses.replace(stored, flush_interval=None)):
@@ -333,8 +333,8 @@ def test_a_log_whose_stored_durations_are_beyond_the_bounds_opens_and_rolls(
         for number in range(20):
             log.append(b"%d" % number * 20)
         assert len(log.segments) > 1
-        assert log.config.retention.age == config.MAX_SECONDS
-    assert LogConfig.from_json({**values, "segment_age": 1e305}).flush_interval == config.MAX_SECONDS
+        assert log.config.retention.age == settings.MAX_SECONDS
+    assert LogConfig.from_json({**values, "segment_age": 1e305}).flush_interval == settings.MAX_SECONDS
     for wrong in (None, 5, [], {"retention": None}, {"retention": 5}, {"retention": []}, {"nothing": 1}):
         with pytest.raises(ConfigError):
             LogConfig.from_json(wrong)  # type: ignore[arg-type]
@@ -350,7 +350,7 @@ def test_opening_a_log_with_another_option_keeps_those_that_are_not_given(place:
         assert log.config.flush_records == 1
     with seglog.open(place, LogConfig()) as log:
         assert log.config.retention.age == 60
-        log.alter_retention(Retention(bytes=5))
+        log.alter(retention=Retention(bytes=5))
         assert (log.config.retention.age, log.config.retention.bytes) == (60, 5)
 
 

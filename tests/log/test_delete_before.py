@@ -81,7 +81,7 @@ def test_a_time_is_searched_from_the_beginning_on(log):
 
 
 def test_a_compaction_keeps_the_beginning(log):
-    log.alter_retention(seglog.Retention(compact=True))
+    log.alter(retention=seglog.Retention(compact=True))
     log.delete_before(21)
     log.compact(roll=True)
     assert (log.lowest_offset, offsets(log)) == (21, [39])

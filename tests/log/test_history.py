@@ -143,9 +143,9 @@ def test_a_position_counts_as_cut_exactly_if_a_record_before_it_was_replaced(ste
         elif what == "compact":
             log.compact(roll=True)
         elif what == "expire":
-            log.alter_retention(Retention(compact=True, bytes=600))
+            log.alter(retention=Retention(compact=True, bytes=600))
             log.expire()
-            log.alter_retention(Retention(compact=True))
+            log.alter(retention=Retention(compact=True))
         elif what == "look":
             known += [(at, log.view().trace_of(at), born[:at]) for at in range(log.lowest_offset, len(born) + 1, 3)]
         else:
@@ -258,7 +258,7 @@ def test_on_a_full_disk_a_log_that_was_not_closed_opens_and_notes_the_epoch_late
         storage.fault = None
         log.truncate(15)
         log.expire()
-        log.alter_retention(Retention(bytes=10**9))
+        log.alter(retention=Retention(bytes=10**9))
     with seglog.open(path, mode="r") as reader:
         assert reader.view().manifest.cuts.entries == ((1, 15),)
 

@@ -236,7 +236,7 @@ def test_a_reader_of_an_archive_finds_what_was_deleted_here(path: Path, tmp_path
                 log.append(b"value", key=b"%d" % number)
             log.sync()
             archiver.step()
-            log.alter_retention(Retention(bytes=4096))
+            log.alter(retention=Retention(bytes=4096))
             log.expire()
             index = seglog.KeyIndex(reader)  # the archive was looked at just before, and is not looked at again so soon
             until(lambda: reader.lowest_offset == 0)

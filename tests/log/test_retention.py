@@ -239,14 +239,14 @@ def test_limits_that_do_not_apply_are_kept_and_delete_nothing(place: Any, clock:
         clock.advance(DAY)
         assert log.expire() == 0
         with pytest.raises(seglog.ConfigError, match="expire"):
-            log.alter_retention(Retention(age=9.0))
-        log.alter_retention(Retention(age=5.0, min_dirty_ratio=0.1))  # the same limit
-        log.alter_retention(Retention(compact=False))
+            log.alter(retention=Retention(age=9.0))
+        log.alter(retention=Retention(age=5.0, min_dirty_ratio=0.1))  # the same limit
+        log.alter(retention=Retention(compact=False))
         assert log.expire() == 0
     with seglog.open(place, config(age=9.0), clock=clock) as log:  # an application has its own age
         assert log.config.retention.age == 9.0
         assert log.expire() == 0
-        log.alter_retention(Retention(expire=True))
+        log.alter(retention=Retention(expire=True))
         assert log.expire() > 0
 
 

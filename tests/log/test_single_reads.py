@@ -74,7 +74,7 @@ CHANGES: dict[str, Callable[[seglog.Log], object]] = {
     ),
     "a deletion": lambda log: log.delete_before(23),
     "a deletion of all": lambda log: log.delete_before(log.next_offset),
-    "an expiry": lambda log: (log.alter_retention(Retention(bytes=0)), log.expire()),
+    "an expiry": lambda log: (log.alter(retention=Retention(bytes=0)), log.expire()),
     "a compaction": lambda log: log.compact(roll=True),
     "a roll": lambda log: fill(log, b"more", 20),
     "nothing": lambda log: None,

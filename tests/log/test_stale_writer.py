@@ -61,9 +61,7 @@ CALLS: dict[str, Callable[[seglog.Log], Any]] = {
     "truncate": lambda log: log.truncate(5),
     "compact": lambda log: log.compact(roll=True),
     "publish": publish,
-    "alter_retention": lambda log: log.alter_retention(seglog.Retention(compact=True, bytes=99)),
-    "alter_compression": lambda log: log.alter_compression("lz4"),
-    "alter_segment_age": lambda log: log.alter_segment_age(60),
+    "alter": lambda log: log.alter(retention=seglog.Retention(compact=True, bytes=99)),
     "repair": lambda log: log.repair(),
     "pin": lambda log: log.pin("follower", 3),
     "unpin": lambda log: log.unpin("follower"),
@@ -128,7 +126,7 @@ def test_expiry_of_a_stale_writer_unlinks_nothing_of_the_other_log(path: Path) -
             other.append(b"o" * 200)
     before = tree(path)
     with pytest.raises(LogPoisoned):
-        stale.alter_retention(config.retention)
+        stale.alter(retention=config.retention)
     with pytest.raises(LogPoisoned):
         stale.expire()
     assert tree(path) == before

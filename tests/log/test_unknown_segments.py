@@ -22,7 +22,7 @@ def unknown(tmp_path_factory: Any) -> Path:
     with seglog.open(path, seglog.LogConfig(segment_bytes=512)) as log:
         for _ in range(SEGMENTS):
             log.append(bytes(400))
-        log.alter_retention(seglog.Retention(bytes=2**40))  # writes a base, which has all segments
+        log.alter(retention=seglog.Retention(bytes=2**40))  # writes a base, which has all segments
     lines = (path / "MANIFEST").read_bytes().splitlines(keepends=True)[:-1]
     assert len(lines) == SEGMENTS + 1
     lines[SEGMENTS // 2] = lines[SEGMENTS // 2].replace(b'"records":1', b'"records":1,"compressed":true')

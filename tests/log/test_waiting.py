@@ -129,7 +129,7 @@ def test_retention_that_comes_to_ask_for_ages_is_asked_for_each_record(place: An
         assert [info.records for info in log.segments] == [1, 1]
     with seglog.open(place, LogConfig(buffer_bytes=10_000), clock=lambda: now[0]) as log:
         log.append(b"three")
-        log.alter_retention(Retention(age=1.0))
+        log.alter(retention=Retention(age=1.0))
         now[0] += 500_000
         log.append(b"four")
         now[0] += 700_000

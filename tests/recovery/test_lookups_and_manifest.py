@@ -326,7 +326,7 @@ def test_14_a_store_under_the_name_of_another_brings_no_record_at_another_offset
     """MANIFEST.prev knows which file belongs there."""
     scene.fill(VALUES, SMALL)
     with seglog.open(scene.path) as log:
-        log.alter_retention(seglog.Retention(bytes=2**40))  # so that MANIFEST.prev names the present active segment
+        log.alter(retention=seglog.Retention(bytes=2**40))  # so that MANIFEST.prev names the present active segment
     first, last = scene.file(1, "store"), scene.file(-1, "store")
     (scene.path / "MANIFEST").unlink()
     right = last.read_bytes()

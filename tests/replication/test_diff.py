@@ -72,7 +72,7 @@ def test_what_one_copy_has_expired_is_not_compared(source: Path, target: Path) -
     with seglog.open(source, SMALL) as log:
         fill(log, 200)
         copied(source, target)
-        log.alter_retention(Retention(bytes=2048))
+        log.alter(retention=Retention(bytes=2048))
         log.expire()
         assert log.lowest_offset > 100
     assert diff(source, target).same

@@ -148,7 +148,7 @@ def test_a_change_of_retention_and_compacted_records_are_copied(
     fill(client, name, 200)
     with Mirror(leader, target) as mirror:
         mirror.step()
-        client.alter_retention(name, Retention(compact=True))  # the server may compact at once
+        client.alter_topic(name, retention=Retention(compact=True))  # the server may compact at once
         mirror.step()
     with Broker(target, mode="r") as copy:
         assert copy.topic(name).partition(0).config.retention.compact

@@ -235,10 +235,10 @@ def test_a_change_of_retention_is_copied(source: Path, target: Path) -> None:
     with seglog.open(source, LogConfig(segment_bytes=512)) as log, Mirror(source, target) as mirror:
         fill(log, 5)
         mirror.step()
-        log.alter_retention(Retention(compact=True, delete_retention=60, age=3600))
+        log.alter(retention=Retention(compact=True, delete_retention=60, age=3600))
         mirror.step()
         assert seglog.open(target, mode="r").config == log.config
-        log.alter_retention(Retention(age=None, compact=False))
+        log.alter(retention=Retention(age=None, compact=False))
         mirror.step()
         assert seglog.open(target, mode="r").config == log.config
 
@@ -247,7 +247,7 @@ def test_what_the_source_expired_leaves_the_copy(source: Path, target: Path) -> 
     with seglog.open(source, LogConfig(segment_bytes=512)) as log, Mirror(source, target) as mirror:
         fill(log, 100)
         mirror.step()
-        log.alter_retention(Retention(bytes=1024))
+        log.alter(retention=Retention(bytes=1024))
         log.expire()
         mirror.step()
         assert log.lowest_offset > 50

@@ -272,7 +272,7 @@ def test_what_expired_since_is_told_or_left_out(url: str, client: Client, caplog
     topic = new_topic(client)
     careful, careless = careful_and_careless(url=url, subscribe=topic.name)
     parts = careful.partitions()
-    client.alter_retention(topic.name, seglog.Retention(bytes=4096))
+    client.alter_topic(topic.name, retention=seglog.Retention(bytes=4096))
     topic.expire()
     lowest, end, _ = topic.bounds()[0]
     assert lowest > 0

@@ -143,8 +143,8 @@ def test_the_command_line_and_the_server_set_and_show_it(
             assert b'seglog_table_offset{partition="0",topic="orders"} 0.0' in answer.read()
         assert orders.partition(0)[0].lowest_offset == 0
         client.create_topic("empty", config=LogConfig(retention=WAITING))
-        assert client.alter_retention("empty", Retention(after="none")).retention == Retention(bytes=4096)
-        assert client.alter_retention("empty", Retention(after="table")).retention == WAITING
+        assert client.alter_topic("empty", retention=Retention(after="none")).retention == Retention(bytes=4096)
+        assert client.alter_topic("empty", retention=Retention(after="table")).retention == WAITING
     served.stop()  # makes a last round
     with Topic.open(served.root / "orders") as topic:
         assert topic.partition(0).table_offset == 50

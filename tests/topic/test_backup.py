@@ -71,7 +71,7 @@ def test_a_backup_follows_truncates_compactions_and_expiry_and_drops_what_the_lo
             lambda: log.truncate(41),
             lambda: fill(log, 30, "new"),
             lambda: log.compact(roll=True),
-            lambda: log.alter_retention(Retention(compact=True, bytes=700)),
+            lambda: log.alter(retention=Retention(compact=True, bytes=700)),
             log.expire,
             lambda: log.truncate(log.lowest_offset),
         ]

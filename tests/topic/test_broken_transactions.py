@@ -222,7 +222,7 @@ def test_records_without_keys_are_not_committed_to_a_topic_that_is_compacted_by_
         with Broker(root) as broker:
             [[journal], _] = transactions_of(broker).take_over()
             refused_without_keys(broker, journal)
-            broker.topic("b").alter_retention(seglog.Retention(compact=False))
+            broker.topic("b").alter(retention=seglog.Retention(compact=False))
             transactions_of(broker).decide(journal)
             transactions_of(broker).publish(journal)
             assert (values(broker, "a"), values(broker, "b")) == ([b"new"], [b"new"])
@@ -233,7 +233,7 @@ def test_records_without_keys_are_not_committed_to_a_topic_that_is_compacted_by_
 
 def refused_without_keys(broker: Broker, journal: Journal) -> None:
     """Switch topic b to compaction by key; nothing is published, also not to topic a, and nothing waits for it."""
-    broker.topic("b").alter_retention(seglog.Retention(compact=True))
+    broker.topic("b").alter(retention=seglog.Retention(compact=True))
     with pytest.raises(KeyRequired, match="partition 0 of 'b' has no key"):
         transactions_of(broker).decide(journal)
     assert (journal.decision, values(broker, "a"), values(broker, "b")) == (None, [], [])
@@ -246,7 +246,7 @@ def test_records_with_keys_are_committed_to_a_topic_that_is_compacted_by_key_sin
         batch = Batch("a", broker.topic("a").id, 0, "x a", 1, {})
         records = pa.record_batch({"key": pa.array([b"k"]), "value": pa.array([b"new"])})
         transactions_of(broker).stage(journal, batch, records)
-        broker.topic("a").alter_retention(seglog.Retention(compact=True))
+        broker.topic("a").alter(retention=seglog.Retention(compact=True))
         transactions_of(broker).decide(journal)
         transactions_of(broker).publish(journal)
         assert values(broker, "a") == [b"new"]

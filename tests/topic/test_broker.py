@@ -59,7 +59,7 @@ def test_a_name_is_taken_once(broker: Broker) -> None:
 
 
 def test_a_topic_that_is_not_there_is_named(broker: Broker) -> None:
-    for call in (broker.topic, broker.delete_topic, lambda name: broker.alter_retention(name, Retention())):
+    for call in (broker.topic, broker.delete_topic, lambda name: broker.alter_topic(name, retention=Retention())):
         with pytest.raises(TopicNotFound, match="'orders'") as caught:
             call("orders")
         assert caught.value.topic == "orders"
@@ -131,7 +131,11 @@ def test_a_reader_sees_what_the_writer_does_and_changes_nothing(broker: Broker, 
         assert values_of(reader.topic("orders")) == [[b"v", b"w"]]
         broker.groups.commit("billing", {"orders": {0: 1}})
         assert reader.groups.committed("billing") == {"orders": {0: 1}}
-        for call in (reader.create_topic, reader.delete_topic, lambda name: reader.alter_retention(name, Retention())):
+        for call in (
+            reader.create_topic,
+            reader.delete_topic,
+            lambda name: reader.alter_topic(name, retention=Retention()),
+        ):
             with pytest.raises(seglog.LogReadOnly, match='mode="a"'):
                 call("other")
         with pytest.raises(seglog.LogReadOnly):
@@ -336,7 +340,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule(name=NAMES, retention=RETENTIONS)
     def alter(self, name: str, retention: Retention) -> None:
         with self._missing(name):
-            self.broker.alter_retention(name, retention)
+            self.broker.alter_topic(name, retention=retention)
             old, *rest = self.known[name]
             self.known[name] = retention.over(old), *rest
 

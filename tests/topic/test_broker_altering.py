@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import seglog
-from seglog import Broker, LogConfig, Retention
+from seglog import Broker, Log, LogConfig, Retention, Topic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SMALL = LogConfig(segment_bytes=512)
 
 
+def configs_of(topic: Topic) -> list[LogConfig]:
+    return [topic.partition(number).config for number in range(topic.partitions)]
+
+
 def test_another_retention_is_every_partitions_at_once_and_for_good(broker: Broker, root: Path) -> None:
     kept = Retention(bytes=10_000, compact=True)
     topic = broker.create_topic("orders", partitions=3, config=SMALL)
-    broker.alter_retention("orders", kept)
+    broker.alter_topic("orders", retention=kept)
     assert [topic.partition(number).config.retention for number in range(3)] == [kept] * 3
     with pytest.raises(seglog.KeyRequired):
         topic.append(b"v")
@@ -29,31 +35,96 @@ def test_another_retention_is_every_partitions_at_once_and_for_good(broker: Brok
         assert [(one.retention, one.segment_bytes) for one in configs] == [(kept, 512)] * 3
 
 
-def test_where_a_partition_refuses_it_is_said_which_have_it_already(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+def refusing(log: Log) -> Callable[..., None]:
+    """Return an `alter` of a log whose disk is full."""
+
+    def refuse(**changes: Any) -> None:
+        if changes:
+            raise seglog.StorageError(28, "no space left")
+        log.__class__.alter(log)
+
+    return refuse
+
+
+def test_where_a_partition_cannot_store_a_change_the_next_one_and_the_next_opening_complete_it(
+    broker: Broker, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = broker.create_topic("orders", partitions=3)
-
-    def refuse(_: Retention) -> None:
-        raise seglog.StorageError(28, "no space left")
-
     with monkeypatch.context() as patch:
-        patch.setattr(topic.partition(1), "alter_retention", refuse)
-        with pytest.raises(seglog.StorageError) as caught:
-            broker.alter_retention("orders", Retention(bytes=5))
-    assert caught.value.__notes__ == ["partitions below 1 of topic 'orders' already have the new retention"]
-    broker.alter_retention("orders", Retention(bytes=5))
-    assert [topic.partition(number).config.retention.bytes for number in range(3)] == [5, 5, 5]
+        patch.setattr(topic.partition(1), "alter", refusing(topic.partition(1)))
+        for changes in ({"retention": Retention(bytes=5)}, {"compression": "lz4"}):
+            with pytest.raises(seglog.StorageError) as caught:
+                broker.alter_topic("orders", **changes)
+            (note,) = caught.value.__notes__
+            assert "topic 'orders' below 1 have the new settings; the next change of settings, or opening" in note
+    broker.alter_topic("orders", segment_age=60)
+    assert [(one.retention.bytes, one.segment_age) for one in configs_of(topic)] == [(5, 60)] * 3
+    with monkeypatch.context() as patch:
+        patch.setattr(topic.partition(2), "alter", refusing(topic.partition(2)))
+        with pytest.raises(seglog.StorageError):
+            broker.alter_topic("orders", compression="zstd", segment_age=None)
+    broker.close()
+    with Broker(root, mode="r") as reader:
+        assert [one.compression for one in configs_of(reader.topic("orders"))] == ["zstd", "zstd", "none"]
+    for _ in range(2):
+        with Broker(root) as again:
+            assert [(one.compression, one.segment_age) for one in configs_of(again.topic("orders"))] == [
+                ("zstd", None)
+            ] * 3
+    assert '"format_version": 1' in (root / "orders/topic.json").read_text()
+
+
+def test_an_earlier_version_refuses_a_topic_whose_settings_are_half_changed(
+    broker: Broker, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = broker.create_topic("orders", partitions=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(topic.partition(1), "alter", refusing(topic.partition(1)))
+        with pytest.raises(seglog.StorageError):
+            broker.alter_topic("orders", compression="zstd")
+    assert json.loads((root / "orders/topic.json").read_text())["format_version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"segment_bytes": 4096}, "segment_bytes cannot be altered; these can: compression, retention, segment_age"),
+        ({"segment_bites": 4096}, "segment_bites cannot be altered"),
+        ({"compression": "zstd", "segment_age": -1}, "segment_age is -1"),
+        ({"retention": {"bytes": 5}}, "retention must be a seglog.Retention"),
+    ],
+)
+def test_what_cannot_be_altered_changes_nothing(broker: Broker, changes: dict[str, Any], message: str) -> None:
+    topic = broker.create_topic("orders", partitions=2)
+    before = configs_of(topic)
+    with pytest.raises(seglog.ConfigError, match=message):
+        broker.alter_topic("orders", **changes)
+    assert configs_of(topic) == before
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_the_three_earlier_names_warn_and_do_the_same(broker: Broker, partitions: int) -> None:
+    topic = broker.create_topic("orders", partitions=partitions)
+    for alter in (
+        lambda: broker.alter_retention("orders", Retention(bytes=9)),
+        lambda: broker.alter_compression("orders", "lz4"),
+        lambda: topic.alter_segment_age(60),
+        lambda: topic.partition(0).alter_retention(Retention(age=7)),
+    ):
+        with pytest.warns(DeprecationWarning, match="is deprecated; use alter"):
+            alter()
+    found = topic.partition(0).config
+    assert (found.retention, found.compression, found.segment_age) == (Retention(bytes=9, age=7), "lz4", 60)
 
 
 def test_another_codec_is_every_partitions_also_of_later_ones_and_for_good(broker: Broker, root: Path) -> None:
     topic = broker.create_topic("orders", partitions=2, config=SMALL)
-    broker.alter_compression("orders", "zstd")
+    broker.alter_topic("orders", compression="zstd")
     broker.add_partitions("orders", 3)
     assert [topic.partition(number).config.compression for number in range(3)] == ["zstd"] * 3
     for call in (
-        lambda: broker.alter_compression("orders", "brotli"),  # type: ignore[arg-type] # on purpose
-        lambda: broker.alter_compression("payments", "lz4"),
+        lambda: broker.alter_topic("orders", compression="brotli"),  # type: ignore[arg-type] # on purpose
+        lambda: broker.alter_topic("payments", compression="lz4"),
     ):
         with pytest.raises((seglog.ConfigError, seglog.TopicNotFound)):
             call()
@@ -69,33 +140,16 @@ def test_another_age_of_segments_is_every_partitions_also_of_later_ones_and_for_
     broker: Broker, root: Path
 ) -> None:
     broker.create_topic("orders", partitions=2, config=SMALL)
-    broker.alter_segment_age("orders", timedelta(hours=1))
+    broker.alter_topic("orders", segment_age=timedelta(hours=1))
     broker.add_partitions("orders", 3)
     with pytest.raises(seglog.ConfigError, match="segment_age"):
-        broker.alter_segment_age("orders", 0)
+        broker.alter_topic("orders", segment_age=0)
     with pytest.raises(seglog.TopicNotFound):
-        broker.alter_segment_age("payments", 60)
+        broker.alter_topic("payments", segment_age=60)
     broker.close()
     with Broker(root) as again:
         topic = again.topic("orders")
         configs = [topic.partition(number).config for number in range(3)]
         assert [(one.segment_age, one.segment_bytes) for one in configs] == [(3600, 512)] * 3
-        again.alter_segment_age("orders", None)
+        again.alter_topic("orders", segment_age=None)
         assert topic.partition(2).config.segment_age is None
-
-
-def test_where_a_partition_refuses_a_codec_it_is_said_which_have_it_already(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = broker.create_topic("orders", partitions=3)
-
-    def refuse(_: str) -> None:
-        raise seglog.StorageError(28, "no space left")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(topic.partition(1), "alter_compression", refuse)
-        with pytest.raises(seglog.StorageError) as caught:
-            broker.alter_compression("orders", "lz4")
-    assert caught.value.__notes__ == ["partitions below 1 of topic 'orders' already have the new codec"]
-    broker.alter_compression("orders", "lz4")
-    assert [topic.partition(number).config.compression for number in range(3)] == ["lz4"] * 3

@@ -96,7 +96,7 @@ def test_another_codec_and_the_way_back(fleet: Any) -> None:
     log = fleet.log("a", SEGMENT * 2, **PLAIN)
     cleaner, held = fleet.cleaner(), fleet.content("a")
     for codec, shown in (("zstd", "zstd"), ("lz4", "lz4"), ("none", None)):
-        log.alter_compression(codec)
+        log.alter(compression=codec)
         assert fleet.done(cleaner.run_once()) == [("compressed", "a")]
         assert codecs(log) == [shown] * 2
         assert fleet.content("a") == held
@@ -228,7 +228,7 @@ def test_what_failed_is_forgotten_when_it_need_not_be_compressed_any_more(fleet:
     storage, cleaner = fleet.storages["a"], fleet.cleaner(retry_first=10.0)
     storage.fault = Fault(operations=frozenset({"create"}), name="staging", error=errno.EIO)
     cleaner.run_once()
-    log.alter_compression("none")
+    log.alter(compression="none")
     assert cleaner.run_once() == ()
     assert (fleet.state_of(cleaner, "a").doing, fleet.state_of(cleaner, "a").failures) == ("idle", 0)
 

@@ -74,7 +74,7 @@ def test_a_broker_keeps_topics_groups_and_offsets(storage: MemoryStorage) -> Non
         topic = broker.create_topic("orders", partitions=2)
         broker.create_topic("users")
         topic.append(b"1", partition=1)
-        broker.alter_retention("orders", seglog.Retention(bytes=10**6))
+        broker.alter_topic("orders", retention=seglog.Retention(bytes=10**6))
         with broker.consumer("billing", ["orders"]) as consumer:
             assert [record.value for record in consumer.poll(timeout=0)] == [b"1"]
             consumer.commit()

@@ -8,16 +8,15 @@ What a class has is from its docstring, the others are from the parsers (`comman
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from seglog.cli import options as command_options
 from seglog.cli.commands import serve
 from seglog.config import LogConfig, Retention
 from seglog.kafka.settings import KafkaSettings
 from seglog.server.settings import Limits, Settings
+from seglog.settings import arguments_of, declared
 from seglog.topic.idempotency.memory import OnceWindow
 from tools.docs_site import commands
 
@@ -52,15 +51,8 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _config_flags() -> dict[str, str]:
-    return {name: flag for flag, name, *_ in command_options._CONFIG if "." not in name}
-
-
-def _retention_flags() -> dict[str, str]:
-    rows = (*command_options._CONFIG, *command_options._KEYED)
-    return {"compact": "--compact"} | {
-        name.removeprefix("retention."): flag for flag, name, *_ in rows if name.startswith("retention.")
-    }
+def _flags(config: type) -> dict[str, str]:
+    return {name: one.option for name, one in declared(config).items()}
 
 
 def _settings_flags() -> dict[str, str]:
@@ -87,30 +79,14 @@ def families() -> list[Family]:
     kafka = {"host": "--kafka", "port": "--kafka", "advertised": "--kafka-advertise"}
     return [
         Family(
-            LogConfig, "Of a log, or of every partition of a topic; stored with it.", "topics create", _config_flags()
+            LogConfig, "Of a log, or of every partition of a topic; stored with it.", "topics create", _flags(LogConfig)
         ),
-        Family(Retention, "`LogConfig(retention=Retention(...))`.", "topics create", _retention_flags()),
+        Family(Retention, "`LogConfig(retention=Retention(...))`.", "topics create", _flags(Retention)),
         Family(OnceWindow, "Of a topic: `seglog.Topic.open(path, once_window=OnceWindow(...))`.", "", {}),
         Family(Settings, "Of a server: `seglog.server.serve(root, Settings(...))`.", "serve", _settings_flags()),
         Family(Limits, "Of a server: `Settings(limits=Limits(...))`.", "serve", _limits_flags()),
         Family(KafkaSettings, "Of Kafka's protocol.", "serve", kafka | {"topic_partitions": "--kafka-partitions"}),
     ]
-
-
-def described(kind: type) -> dict[str, str]:
-    """Return what the docstring of a class says about each argument, as one line each."""
-    lines = inspect.cleandoc(kind.__doc__ or "").splitlines()
-    found: dict[str, str] = {}
-    name = ""
-    for line in lines[lines.index("Args:") + 1 :]:
-        if not line.startswith(" "):
-            break
-        if entry := _ENTRY.match(line.removeprefix("    ")):
-            name = entry[1]
-            found[name] = entry[2]
-        else:
-            found[name] += " " + line.strip()
-    return found
 
 
 def default(field: dataclasses.Field[object]) -> str:
@@ -133,7 +109,7 @@ def _size(value: int) -> str:
 
 def section(family: Family) -> str:
     """Return the table of one class."""
-    texts = described(family.kind)
+    texts = arguments_of(family.kind)
     head = f"\n## {family.kind.__name__}\n\n{family.about}\n"
     where = f"`seglog {family.command}`" if family.command else ""
     rows = [f"\n| option | default | {where} | |\n|---|---|---|---|\n"]

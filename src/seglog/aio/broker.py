@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from seglog.aio.consumer import AsyncConsumer
 from seglog.aio.jobs import Job, Parameters, Result, outcome, run_on, writing_thread
@@ -18,7 +17,8 @@ from seglog.aio.log import AsyncLog
 from seglog.aio.opening import open_patiently
 from seglog.aio.topic import AsyncTopic
 from seglog.clock import Clock, system_clock
-from seglog.config import Compression, Expose, LogConfig, Retention
+from seglog.config import Expose, LogConfig
+from seglog.deprecated import TopicsAlteredByName
 from seglog.errors import LogClosed, LogPoisoned, SeglogError
 from seglog.format.manifest import Role
 from seglog.serializers import Deserialize, Serialize, serializers_of
@@ -30,7 +30,7 @@ from seglog.topic.topic import Topic
 from seglog.uncopied import Uncopied
 
 
-class AsyncBroker(Uncopied):
+class AsyncBroker(TopicsAlteredByName, Uncopied):
     """Topics and consumer groups below one directory; the calls of `Broker`, awaited, with the same errors.
 
     `async with await AsyncBroker.open(root) as broker`. `broker` is the underlying broker.
@@ -104,17 +104,9 @@ class AsyncBroker(Uncopied):
         """Raise the number of a topic's partitions, durably; as Broker.add_partitions."""
         await self._run(self.broker.add_partitions, name, partitions)
 
-    async def alter_retention(self, name: str, retention: Retention) -> None:
-        """Change the retention of every partition of a topic permanently; as Broker.alter_retention."""
-        await self._run(self.broker.alter_retention, name, retention)
-
-    async def alter_compression(self, name: str, codec: Compression) -> None:
-        """Change the codec of every partition of a topic permanently; as Broker.alter_compression."""
-        await self._run(self.broker.alter_compression, name, codec)
-
-    async def alter_segment_age(self, name: str, age: float | timedelta | None) -> None:
-        """Change at which age the segments of a topic roll, permanently; as Broker.alter_segment_age."""
-        await self._run(self.broker.alter_segment_age, name, age)
+    async def alter_topic(self, /, name: str, **changes: Any) -> None:
+        """Change settings of a topic by one commit; as Broker.alter_topic."""
+        await self._run(partial(self.broker.alter_topic, name, **changes))
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with its records and committed offsets; as Broker.delete_topic."""

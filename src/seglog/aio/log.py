@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -19,7 +18,8 @@ from seglog.aio.jobs import Job, Parameters, Result, outcome, run_on, writing_th
 from seglog.aio.loops import Future, running_loop
 from seglog.aio.reading import AsyncReadableLog
 from seglog.aio.spool import SPOOL_BYTES, spool_chunks
-from seglog.config import Compression, Retention
+from seglog.config import Compression
+from seglog.deprecated import AlteredByName
 from seglog.errors import LogClosed, LogPoisoned, NotMirrored
 from seglog.log.appends.group import Appended, Draft
 from seglog.log.info import CompactionReport, CompressionReport
@@ -53,7 +53,7 @@ def _aborting(abort: Callable[[], bool] | None) -> Iterator[Callable[[], bool]]:
         over.set()
 
 
-class AsyncLog(AsyncReadableLog):
+class AsyncLog(AlteredByName, AsyncReadableLog):
     """A log whose calls are awaited: those of `Log`, with the same arguments and errors. `log` is the underlying log.
 
     A call that is cancelled before it began changes nothing; one that has begun goes to its end.
@@ -216,17 +216,9 @@ class AsyncLog(AsyncReadableLog):
         """Delete the records before an offset; as Log.delete_before."""
         return await self._write(self.log.delete_before, offset)
 
-    async def alter_retention(self, retention: Retention) -> None:
-        """Change the retention durably; as Log.alter_retention."""
-        await self._write(self.log.alter_retention, retention)
-
-    async def alter_compression(self, codec: Compression) -> None:
-        """Change LogConfig.compression durably; as Log.alter_compression."""
-        await self._write(self.log.alter_compression, codec)
-
-    async def alter_segment_age(self, age: float | timedelta | None) -> None:
-        """Change LogConfig.segment_age durably; as Log.alter_segment_age."""
-        await self._write(self.log.alter_segment_age, age)
+    async def alter(self, **changes: Any) -> None:
+        """Change settings of the log by one commit; as Log.alter."""
+        await self._write(partial(self.log.alter, **changes))
 
     async def standing(self) -> Standing:
         """Return the state of compaction by key, and of compression; as Log.standing."""

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +18,8 @@ from seglog.aio.loops import running_loop
 from seglog.aio.opening import open_patiently
 from seglog.aio.spool import SPOOL_BYTES, spool_chunks
 from seglog.clock import Clock
-from seglog.config import Compression, Expose, LogConfig, Retention
+from seglog.config import Expose, LogConfig
+from seglog.deprecated import AlteredByName
 from seglog.errors import LogClosed
 from seglog.log.appends.group import Draft
 from seglog.log.staging import StagedSegment
@@ -40,7 +40,7 @@ WRITING_THREADS = 8
 """Partitions that are written at the same time, each by a thread."""
 
 
-class AsyncTopic(Uncopied):
+class AsyncTopic(AlteredByName, Uncopied):
     """A topic whose calls are awaited: those of `Topic`, with the same arguments and errors.
 
     `topic` is the underlying topic. Get it from `AsyncTopic.create`, `AsyncTopic.open` or an `AsyncBroker`. An async
@@ -281,17 +281,9 @@ class AsyncTopic(Uncopied):
         """Raise the number of partitions, durably; as Topic.add_partitions."""
         await self._run(self.topic.add_partitions, partitions)
 
-    async def alter_retention(self, retention: Retention) -> None:
-        """Change the retention of every partition permanently; as Topic.alter_retention."""
-        await self._run(self.topic.alter_retention, retention)
-
-    async def alter_compression(self, codec: Compression) -> None:
-        """Change the codec of every partition permanently; as Topic.alter_compression."""
-        await self._run(self.topic.alter_compression, codec)
-
-    async def alter_segment_age(self, age: float | timedelta | None) -> None:
-        """Change at which age the segments of every partition roll, permanently; as Topic.alter_segment_age."""
-        await self._run(self.topic.alter_segment_age, age)
+    async def alter(self, **changes: Any) -> None:
+        """Change settings of every partition by one commit; as Topic.alter."""
+        await self._run(partial(self.topic.alter, **changes))
 
     async def sync(self) -> None:
         """Make everything appended so far durable, in every partition."""

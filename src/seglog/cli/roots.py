@@ -6,14 +6,14 @@ holds is read and changed through the server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seglog.cli.frame import Args
 from seglog.cli.location import client_at
 from seglog.cli.open_broker import changing, looking
-from seglog.config import Compression, LogConfig, Retention
+from seglog.config import LogConfig
 from seglog.errors import GroupConflict, InvalidArgument, SeglogError
 from seglog.terminal.exits import message_of
 from seglog.terminal.units import format_count
@@ -45,14 +45,8 @@ class Root(Protocol):
     def create(self, name: str, partitions: int, config: LogConfig | None) -> Facts:
         """Create a topic."""
 
-    def alter(self, name: str, retention: Retention) -> Facts:
-        """Give a topic another retention."""
-
-    def alter_compression(self, name: str, codec: Compression) -> Facts:
-        """Give a topic another codec."""
-
-    def alter_segment_age(self, name: str, age: float | None) -> Facts:
-        """Change at which age a topic's segments roll."""
+    def alter(self, name: str, changes: Mapping[str, Any]) -> Facts:
+        """Change settings of a topic; see Topic.alter."""
 
     def add_partitions(self, name: str, partitions: int) -> Facts:
         """Raise a topic's number of partitions."""
@@ -143,16 +137,8 @@ class LocalRoot:
     def create(self, name: str, partitions: int, config: LogConfig | None) -> Facts:
         return figures_of(self._broker.create_topic(name, partitions=partitions, config=config))
 
-    def alter(self, name: str, retention: Retention) -> Facts:
-        self._broker.alter_retention(name, retention)
-        return self.topic(name)
-
-    def alter_compression(self, name: str, codec: Compression) -> Facts:
-        self._broker.alter_compression(name, codec)
-        return self.topic(name)
-
-    def alter_segment_age(self, name: str, age: float | None) -> Facts:
-        self._broker.alter_segment_age(name, age)
+    def alter(self, name: str, changes: Mapping[str, Any]) -> Facts:
+        self._broker.alter_topic(name, **changes)
         return self.topic(name)
 
     def add_partitions(self, name: str, partitions: int) -> Facts:
@@ -212,14 +198,8 @@ class RemoteRoot:
     def create(self, name: str, partitions: int, config: LogConfig | None) -> Facts:
         return _remote_facts(self._client.create_topic(name, partitions=partitions, config=config).info())
 
-    def alter(self, name: str, retention: Retention) -> Facts:
-        return _remote_facts(self._client.alter_retention(name, retention))
-
-    def alter_compression(self, name: str, codec: Compression) -> Facts:
-        return _remote_facts(self._client.alter_compression(name, codec))
-
-    def alter_segment_age(self, name: str, age: float | None) -> Facts:
-        return _remote_facts(self._client.alter_segment_age(name, age))
+    def alter(self, name: str, changes: Mapping[str, Any]) -> Facts:
+        return _remote_facts(self._client.alter_topic(name, **changes))
 
     def add_partitions(self, name: str, partitions: int) -> Facts:
         return _remote_facts(self._client.add_partitions(name, partitions))

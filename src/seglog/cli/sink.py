@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from seglog.cli.config_options import config_from
 from seglog.cli.frame import Args
 from seglog.cli.location import Remote, check_may_create, client_for, locate
 from seglog.cli.lock_wait import patiently
 from seglog.cli.open_log import opened
-from seglog.cli.options import config_from
 from seglog.errors import InvalidArgument, LogLocked
 from seglog.terminal.units import format_count
 
@@ -66,7 +66,7 @@ def writing(args: Args, *, durable: bool = False) -> Iterator[Sink]:
 
 
 def _refuse_config(args: Args, what: str) -> None:
-    from seglog.cli.options import config_given
+    from seglog.cli.config_options import config_given
 
     if config_given(args):
         raise InvalidArgument(f"{what} has its own config: set it with `seglog topics create` or `topics alter`")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -19,7 +18,8 @@ from seglog.client.requests import group_calls, kafka_calls, topic_calls
 from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.client.topic import RemoteTopic
-from seglog.config import Compression, Expose, LogConfig, Retention
+from seglog.config import Expose, LogConfig
+from seglog.deprecated import TopicsAlteredByName
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.topic.groups import GroupState
 from seglog.topic.groups.position import Start
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Client(Uncopied):
+class Client(TopicsAlteredByName, Uncopied):
     """A client of `seglog serve`: a context manager, thread-safe, with pooled connections.
 
     A refusal raises the same error as the local API, with the same attributes. After a lost connection, or while the
@@ -135,41 +135,18 @@ class Client(Uncopied):
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         return RemoteTopic(name, self._driver, self._retries, self._once, self._shown(expose), serializers)
 
-    def alter_retention(self, name: str, retention: Retention) -> TopicInfo:
-        """Change the fields of a topic's retention that were given, and return the topic's new state.
-
-        Raises:
-            TopicNotFound: there is no such topic.
-        """
-        return self._call(topic_calls.alter_retention(name, retention))
-
-    def alter_compression(self, name: str, codec: Compression) -> TopicInfo:
-        """Change the codec of a topic's sealed segments, and return the topic's new state.
-
-        The server stores the segments in the new form by itself.
+    def alter_topic(self, name: str, **changes: Any) -> TopicInfo:
+        """Change settings of a topic by one commit, as Broker.alter_topic does, and return the topic's new state.
 
         Args:
             name: The topic's name.
-            codec: "lz4", "zstd" or "none".
+            changes: As of `Log.alter`, such as segment_age=60 or retention=Retention(age=3600).
 
         Raises:
             TopicNotFound: there is no such topic.
-            ConfigError: there is no such codec.
+            ConfigError: a setting is unknown or cannot change, or a value is invalid.
         """
-        return self._call(topic_calls.alter_compression(name, codec))
-
-    def alter_segment_age(self, name: str, age: float | timedelta | None) -> TopicInfo:
-        """Change at which age a topic's segments roll, and return the topic's new state.
-
-        Args:
-            name: The topic's name.
-            age: Seconds, or a timedelta; None: segments roll by size only.
-
-        Raises:
-            TopicNotFound: there is no such topic.
-            ConfigError: it is not a positive duration.
-        """
-        return self._call(topic_calls.alter_segment_age(name, age))
+        return self._call(topic_calls.alter_topic(name, changes))
 
     def add_partitions(self, name: str, partitions: int) -> TopicInfo:
         """Raise a topic's number of partitions, as Broker.add_partitions does, and return the topic's new state.

@@ -8,8 +8,6 @@ from datetime import timedelta
 from typing import Literal, NamedTuple
 
 from seglog.config import (
-    MAX_BYTES,
-    MAX_SECONDS,
     MAX_STORE_BYTES,
     MIN_SEGMENT_BYTES,
     MOST_COPIES,
@@ -18,13 +16,14 @@ from seglog.config import (
     Retention,
 )
 from seglog.errors import ConfigError
+from seglog.settings import MAX_INT64, MAX_SECONDS
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 COMPACT, DELETE = "compact", "delete"
 POLICIES = frozenset({COMPACT, DELETE})
 NEVER = -1
 MESSAGE_BYTES = "max.message.bytes"
-MOST_LAG_MS = 2**63 - 1
+MOST_LAG_MS = MAX_INT64
 COMPRESSION = "compression.type"
 CODECS: dict[str, Compression] = {"uncompressed": "none", "lz4": "lz4", "zstd": "zstd"}
 TIMESTAMPS = "message.timestamp.type"
@@ -124,13 +123,13 @@ RANGES = {
     "flush.messages": Range(1, MOST_LAG_MS),
     "flush.ms": Range(1, MOST_MS, MOST_LAG_MS),
     LAG: Range(0, MOST_MS, MOST_LAG_MS),
-    MESSAGE_BYTES: Range(0, MAX_BYTES, NEVER),
+    MESSAGE_BYTES: Range(0, MAX_INT64, NEVER),
     AHEAD: Range(0, MOST_MS, MOST_LAG_MS),
     BEHIND: Range(0, MOST_MS, MOST_LAG_MS),
     "min.cleanable.dirty.ratio": Range(0, 1),
     MIN_LAG: Range(0, MOST_MS),
     "min.insync.replicas": Range(1, MOST_COPIES + 1),
-    "retention.bytes": Range(0, MAX_BYTES, NEVER),
+    "retention.bytes": Range(0, MAX_INT64, NEVER),
     "retention.ms": Range(0, MOST_MS, NEVER),
     "segment.bytes": Range(MIN_SEGMENT_BYTES, MAX_STORE_BYTES),
     "segment.ms": Range(1, MOST_MS, MOST_LAG_MS),

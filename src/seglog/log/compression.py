@@ -64,16 +64,14 @@ class Compressor:
             raise CompactionAborted("a compaction or compression of this log is running; wait for its end")
         try:
             if codec is not None:
-                self.alter(codec)
+                self._alter(codec)
             return self._run(max_bytes, progress, abort, bytes_per_second)
         finally:
             self._running.release()
 
     @change
-    def alter(self, codec: Compression) -> None:
-        """Store the codec in the config; see Log.alter_compression."""
-        live = self._state.live
-        live.configure(replace(live.config, compression=codec))  # validates it
+    def _alter(self, codec: Compression) -> None:
+        self._state.live.configure(self._state.live.config.altered({"compression": codec}))
 
     def _run(
         self,

@@ -206,7 +206,7 @@ class CopyWriter:
     def retain(self, retention: Retention) -> None:
         """Take the leader's retention."""
         if self._live.config.retention != retention:
-            self.log.alter_retention(replace(retention))
+            self.log.alter(retention=replace(retention))
 
 
 def _length_of_long(window: Window, available: int, records: EncodedRecords) -> int:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from seglog.config import Compression, Retention
+from seglog.config import Compression
+from seglog.deprecated import AlteredByName
 from seglog.errors import LogPoisoned
 from seglog.log.followed import FollowedLog
 from seglog.log.info import CompactionReport, CompressionReport
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seglog.log.repair.verify import Progress
 
 
-class Log(FollowedLog):
+class Log(AlteredByName, FollowedLog):
     """An ordered, durable sequence of records, addressed by offset. A context manager; safe for threads."""
 
     @abstractmethod
@@ -259,47 +259,21 @@ class Log(FollowedLog):
         """
 
     @abstractmethod
-    def alter_retention(self, retention: Retention) -> None:
-        """Change the retention durably, also for later openings.
+    def alter(self, **changes: Any) -> None:
+        """Change settings of the log by one commit, also for later openings.
 
-        Fields that are not given keep their values: Retention(age=60) changes only the age. Records that the new
-        retention does not keep are deleted at the next roll, `expire` or `compact`. A running compaction ends with
-        PlanStale.
-
-        Args:
-            retention: The new retention.
-
-        Raises:
-            StorageError: If it cannot be stored; the old retention remains.
-        """
-
-    @abstractmethod
-    def alter_compression(self, codec: Compression) -> None:
-        """Change LogConfig.compression durably, also for later openings.
-
-        The next `compress`, or a `Cleaner`, stores segments in the new form. A running `compress` ends with the codec
-        that it began with.
+        Records that a new retention does not keep are deleted at the next roll, `expire` or `compact`; a running
+        compaction ends with PlanStale. The next `compress`, or a `Cleaner`, stores segments in the form of a new codec;
+        a running `compress` ends with the codec that it began with. An active segment that is older than a new
+        segment_age rolls at the next append or `expire`.
 
         Args:
-            codec: "lz4", "zstd" or "none".
+            changes: Fields of `LogConfig` that can change for an existing log: retention, compression, segment_age.
+                Of a `Retention` only the fields that it was given change: Retention(age=60) changes the age.
 
         Raises:
-            ConfigError: If there is no such codec.
-            StorageError: If it cannot be stored; the old codec remains.
-        """
-
-    @abstractmethod
-    def alter_segment_age(self, age: float | timedelta | None) -> None:
-        """Change LogConfig.segment_age durably, also for later openings.
-
-        An active segment that is older rolls at the next append or `expire`.
-
-        Args:
-            age: Seconds, or a timedelta; None: segments roll by size only.
-
-        Raises:
-            ConfigError: If it is not a positive duration.
-            StorageError: If it cannot be stored; the old one remains.
+            ConfigError: If a setting is unknown or cannot change, or a value is invalid.
+            StorageError: If the change cannot be stored; the old settings remain.
         """
 
     def standing(self) -> Standing:

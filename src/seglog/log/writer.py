@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seglog.clock import Clock
 from seglog.compaction.plan import CompactionPlan
 from seglog.compaction.schedule import Standing
-from seglog.config import MAX_OFFSET, Compression, Retention
+from seglog.config import MAX_OFFSET, Compression
 from seglog.errors import (
     InvalidType,
     LogPoisoned,
@@ -380,19 +378,11 @@ class LogWriter(MirroredLog):
         return live.delete_before(offset)
 
     @change
-    def alter_retention(self, retention: Retention) -> None:
-        """Change the retention; see Log.alter_retention."""
+    def alter(self, /, **changes: Any) -> None:
+        """Change settings of the log; see Log.alter."""
         live = self._state.live
-        config = replace(live.config, retention=retention)  # validates the type
-        config = replace(live.config, retention=live.config.retention.changed(retention.given()))
-        live.configure(config)
-        self._needs_keys = config.retention.needs_keys
-
-    @change
-    def alter_segment_age(self, age: float | timedelta | None) -> None:
-        """Change the age at which segments roll; see Log.alter_segment_age."""
-        live = self._state.live
-        live.configure(replace(live.config, segment_age=age))  # validates it
+        live.configure(live.config.altered(changes))
+        self._needs_keys = live.config.retention.needs_keys
 
     @change
     def repair(self, progress: Progress | None = None) -> RepairReport:
@@ -451,10 +441,6 @@ class LogWriter(MirroredLog):
         return self._compressor.compress(
             codec, max_bytes=max_bytes, progress=progress, abort=abort, bytes_per_second=bytes_per_second
         )
-
-    def alter_compression(self, codec: Compression) -> None:
-        """Change the codec of the config; see Log.alter_compression."""
-        self._compressor.alter(codec)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

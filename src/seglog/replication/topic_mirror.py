@@ -64,7 +64,7 @@ class TopicMirror:
                 resources.callback(added[number].close)
             stored = topic_json.read(self._target).partitions if topic_json.is_topic(self._target) else 0
             if stored < description.partitions:
-                topic_json.write(self._target, description)
+                topic_json.write(self._target, description.while_altering(None))
             self._resources.enter_context(resources.pop_all())
         self.description = description
         self.logs = {**self.logs, **added}

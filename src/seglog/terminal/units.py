@@ -130,8 +130,8 @@ def parse_offset(text: str) -> int:
 def parse_count(text: str) -> int:
     """Return a count: a whole number from 0 that fits 63 bits."""
     digits = text.strip()
-    if not re.fullmatch(r"\d{1,18}", digits):
-        raise ArgumentTypeError(f"{text!r} is not a count; write a whole number from 0 up, of 18 digits at most")
+    if not re.fullmatch(r"\d{1,19}", digits) or int(digits) >= 2**63:
+        raise ArgumentTypeError(f"{text!r} is not a count; write a whole number from 0 up, below 2**63")
     return int(digits)
 
 
@@ -187,7 +187,8 @@ def typed_duration(seconds: float) -> str:
     for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
         count, left = divmod(left, length)
         text += f"{count}{unit}" if count else ""
-    return text + (f"{float(left):g}s" if left or not text else "")
+    rest = f"{float(left):.6f}".rstrip("0").rstrip(".")
+    return text + (f"{rest}s" if left or not text else "")
 
 
 def format_time(moment_us: int, *, precise: bool = True) -> str:

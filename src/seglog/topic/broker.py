@@ -24,13 +24,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
-from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from seglog.clock import Clock, system_clock
-from seglog.config import Compression, Expose, LogConfig, Retention
+from seglog.config import Expose, LogConfig
+from seglog.deprecated import TopicsAlteredByName
 from seglog.errors import (
     LogClosed,
     LogPoisoned,
@@ -83,7 +83,7 @@ def _closes(
     return call
 
 
-class Broker(Inheritable, Uncopied):
+class Broker(TopicsAlteredByName, Inheritable, Uncopied):
     """Topics and consumer groups below one directory. A context manager, thread-safe.
 
     recovered: what opening had to correct, as text; empty after a clean shutdown.
@@ -262,39 +262,16 @@ class Broker(Inheritable, Uncopied):
                 self._prepare(topic)
 
     @_closes
-    def alter_retention(self, name: str, retention: Retention) -> None:
-        """Change the retention of every partition of a topic permanently; see Topic.alter_retention.
+    def alter_topic(self, /, name: str, **changes: Any) -> None:
+        """Change settings of every partition of a topic by one commit; see Topic.alter.
 
         Raises:
             TopicNotFound: there is no such topic.
+            ConfigError: a setting is unknown or cannot change, or a value is invalid.
         """
         with self._structure:
-            self._check_writable("alter_retention")
-            self.topic(name).alter_retention(retention)
-
-    @_closes
-    def alter_compression(self, name: str, codec: Compression) -> None:
-        """Change the codec of every partition of a topic permanently; see Topic.alter_compression.
-
-        Raises:
-            TopicNotFound: there is no such topic.
-            ConfigError: there is no such codec.
-        """
-        with self._structure:
-            self._check_writable("alter_compression")
-            self.topic(name).alter_compression(codec)
-
-    @_closes
-    def alter_segment_age(self, name: str, age: float | timedelta | None) -> None:
-        """Change at which age the segments of a topic roll, permanently; see Topic.alter_segment_age.
-
-        Raises:
-            TopicNotFound: there is no such topic.
-            ConfigError: the age is not a positive duration.
-        """
-        with self._structure:
-            self._check_writable("alter_segment_age")
-            self.topic(name).alter_segment_age(age)
+            self._check_writable("alter_topic")
+            self.topic(name).alter(**changes)
 
     @_closes
     def delete_topic(self, name: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from seglog.clock import Clock
-from seglog.config import Expose, LogConfig
+from seglog.config import Expose, LogConfig, changes_from_json, changes_to_json
+from seglog.errors import SeglogError
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
 from seglog.log.opening import open_partition, storage_at
@@ -84,6 +86,9 @@ def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expos
             )
             for number, place in enumerate(places)
         ]
+        if mode == "a" and description.altering is not None:
+            with suppress(SeglogError):  # such as a full disk; the next opening tries again
+                description = _finish_altering(root, description, logs)
         return Parts(shown, root, description, logs, resources.pop_all(), tree)
 
 
@@ -104,6 +109,38 @@ def add_parts(parts: Parts, count: int, config: LogConfig, clock: Clock) -> tupl
         if stored.partitions < count:
             topic_json.write(parts.storage, replace(stored, partitions=count))
         return logs, resources.pop_all()
+
+
+def alter_parts(parts: Parts, changes: Mapping[str, Any]) -> None:
+    """Change settings of every log. topic.json has the change until all of them have it; see `open_parts`."""
+    if len(parts.logs) == 1:
+        parts.logs[0].alter(**changes)
+        return
+    for log in parts.logs:
+        log.alter()  # raises if it cannot change, as if it is fenced
+    stored = topic_json.read(parts.storage)
+    if stored.altering is not None:  # of a call that failed
+        stored = _finish_altering(parts.storage, stored, parts.logs)
+    stored = stored.while_altering(changes_to_json(changes))
+    topic_json.write(parts.storage, stored)
+    _finish_altering(parts.storage, stored, parts.logs)
+
+
+def _finish_altering(root: Storage, stored: Description, logs: Sequence[Log]) -> Description:
+    """Make the change that topic.json has in every log, and remove it from there; return the new description."""
+    changes = changes_from_json(stored.altering or {})
+    for number, log in enumerate(logs):
+        try:
+            log.alter(**changes)
+        except Exception as error:
+            error.add_note(
+                f"the partitions of topic {stored.name!r} below {number} have the new settings; the next change of "
+                "settings, or opening the topic, goes on with the others"
+            )
+            raise
+    stored = stored.while_altering(None)
+    topic_json.write(root, stored)
+    return stored
 
 
 def _commit(root: Storage, description: Description) -> None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from functools import partial
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from seglog.clock import Clock, system_clock
-from seglog.config import Compression, Expose, LogConfig, Retention
+from seglog.config import Expose, LogConfig
+from seglog.deprecated import AlteredByName
 from seglog.errors import InvalidArgument, LogClosed, LogReadOnly, SeglogError
 from seglog.log.appends.group import Draft
 from seglog.log.locks.wait import patiently
@@ -31,7 +32,7 @@ from seglog.topic.appending import Appending
 from seglog.topic.idempotency.marks import Share, checked_once
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
 from seglog.topic.layout.creation import check_partitions
-from seglog.topic.opening import Mode, Parts, add_parts, create_parts, open_parts
+from seglog.topic.opening import Mode, Parts, add_parts, alter_parts, create_parts, open_parts
 from seglog.topic.partition_writer import PartitionWriter
 from seglog.topic.publishing import Publishing
 from seglog.topic.reading import ReadableTopic
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _NEEDS_PARTITION = "expected_offset needs partition: each partition has its own offsets"
 
 
-class Topic(ReadableTopic):
+class Topic(AlteredByName, ReadableTopic):
     """A named set of logs, from `Topic.create`, `Topic.open` or a `Broker`. A context manager, thread-safe.
 
     Kafka's default partitioner maps a key to a partition, so records of one key stay in one partition and keep their
@@ -71,6 +72,7 @@ class Topic(ReadableTopic):
         self._clock = clock
         self._resources = parts.resources
         self._appending = Appending(parts.logs, once_window)
+        self._altering = Lock()
         self._publishing = Publishing(parts.storage, parts.logs, clock, waiting=unfinished)
         self._writers: dict[int, PartitionWriter] = {}
 
@@ -427,44 +429,30 @@ class Topic(ReadableTopic):
         present = self.partitions
         if partitions <= present:
             raise InvalidArgument(f"topic {self.name!r} has {present} partitions; {partitions} are not more")
-        if self.closed:
-            raise LogClosed(f"{self.path}: the topic is closed; open it again")
-        if self._parts.tree is None:
-            raise LogReadOnly(errno.EROFS, 'add_partitions needs a topic opened with mode="a"', str(self.path))
+        self._check_writable("add_partitions")
         logs, resources = add_parts(self._parts, partitions, self._logs[0].config, self._clock)
         with resources:
             self._read_archive(enumerate(logs, present))
             self._resources.enter_context(resources.pop_all())
         self._logs.extend(logs)
 
-    def alter_retention(self, retention: Retention) -> None:
-        """Change the retention of every partition permanently; see `Log.alter_retention`.
+    def alter(self, **changes: Any) -> None:
+        """Change settings of every partition, also of those added later, by one commit; see `Log.alter`.
 
-        Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
+        After a crash all partitions have the new settings, or none has. If a partition cannot store them, the error
+        names it; the others have them, and the next `alter` or opening completes the change.
         """
-        self._alter_each("retention", lambda log: log.alter_retention(retention))
+        self._check_writable("alter")
+        for log in self._logs:
+            log.config.altered(changes)  # an invalid one changes nothing
+        with self._altering:
+            alter_parts(self._parts, changes)
 
-    def alter_compression(self, codec: Compression) -> None:
-        """Change the codec of every partition permanently, also of those added later; see `Log.alter_compression`.
-
-        Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
-        """
-        self._alter_each("codec", lambda log: log.alter_compression(codec))
-
-    def alter_segment_age(self, age: float | timedelta | None) -> None:
-        """Change at which age the segments of every partition roll, permanently; see `Log.alter_segment_age`.
-
-        Proceeds partition by partition, each durable. If one fails, a note names those already changed; call it again.
-        """
-        self._alter_each("segment_age", lambda log: log.alter_segment_age(age))
-
-    def _alter_each(self, what: str, alter: Callable[[Log], None]) -> None:
-        for number, log in enumerate(self._logs):
-            try:
-                alter(log)
-            except Exception as error:
-                error.add_note(f"partitions below {number} of topic {self.name!r} already have the new {what}")
-                raise
+    def _check_writable(self, call: str) -> None:
+        if self.closed:
+            raise LogClosed(f"{self.path}: the topic is closed; open it again")
+        if self._parts.tree is None:
+            raise LogReadOnly(errno.EROFS, f'{call} needs a topic opened with mode="a"', str(self.path))
 
     # --- the end ------------------------------------------------------------------------------------------------
 

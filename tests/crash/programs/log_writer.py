@@ -182,7 +182,7 @@ class Writer:
         kept = None if self.keys else self.draw.choice([None, 10_000, 30_000])
         retention = replace(self.log.config.retention, bytes=kept, min_dirty_ratio=self.draw.random())
         self.begin("alter", bytes=kept)
-        self.log.alter_retention(retention)
+        self.log.alter(retention=retention)
         self.did("alter")
 
     def reopen(self) -> None:

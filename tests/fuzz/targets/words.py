@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from seglog.cli.options import parse_share
+from seglog.cli.config_options import parse_share
 from seglog.errors import InvalidArgument
 from seglog.server.api.parameters import data as data_parameter
 from seglog.server.api.parameters import integer, read_query, seconds

@@ -8,10 +8,11 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from typing import Any
 
+from seglog.cli.config_options import config_options
 from seglog.cli.frame import Args, Command, argument, flag, option
 from seglog.cli.location import SERVER
 from seglog.cli.lock_wait import WAIT
-from seglog.cli.options import PLACE, config_options, delimiter_from, delimiter_options
+from seglog.cli.options import PLACE, delimiter_from, delimiter_options
 from seglog.cli.sink import Sink, saying_what_went_in, writing
 from seglog.errors import InvalidArgument
 from seglog.format.lines import CHUNK_BYTES, decode_line, split

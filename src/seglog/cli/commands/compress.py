@@ -26,7 +26,7 @@ def _compress(args: Args) -> int:
     with logs_to_change(args, place) as logs, progress("compress", unit="B", quiet=args.quiet) as report:
         if args.codec is not None:
             for log in logs.values():  # all of them first: a pass that fails must not leave a topic with two codecs
-                log.alter_compression(args.codec)
+                log.alter(compression=args.codec)
         for number, log in logs.items():
             started = time.monotonic()
             done = log.compress(progress=report, bytes_per_second=args.rate)

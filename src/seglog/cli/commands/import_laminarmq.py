@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import seglog
+from seglog.cli.config_options import config_from
 from seglog.cli.frame import Args
 from seglog.cli.lock_wait import patiently
 from seglog.cli.open_log import opened
-from seglog.cli.options import config_from
 from seglog.cli.progress import progress
 from seglog.cli.tables import HEADERS
 from seglog.config import LogConfig

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import seglog
 from seglog.cli import segment_drawing
 from seglog.cli.commands.compact import due_text, garbage_of
+from seglog.cli.config_options import changed_options
 from seglog.cli.frame import Args, Command, flag
 from seglog.cli.location import SERVER, Remote, locate
-from seglog.cli.options import EXPOSE, PLACE, changed_options, expose_from, tables_text
+from seglog.cli.options import EXPOSE, PLACE, expose_from, tables_text
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, format_time

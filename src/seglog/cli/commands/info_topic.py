@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog.cli import segment_drawing
+from seglog.cli.config_options import changed_options
 from seglog.cli.frame import Args
 from seglog.cli.location import Local, Remote, client_for
-from seglog.cli.options import changed_options, expose_from, tables_text
+from seglog.cli.options import expose_from, tables_text
 from seglog.cli.topic_options import table
 from seglog.config import LogConfig
 from seglog.errors import InvalidArgument

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
+from seglog.cli.config_options import (
+    alter_options,
+    changed_retention,
+    changes_given,
+    config_options,
+    config_over,
+    typed,
+)
 from seglog.cli.frame import Args, Command, Verbs, option
 from seglog.cli.location import SERVER_AS_ROOT
 from seglog.cli.lock_wait import WAIT
-from seglog.cli.options import ALTERED_ALONE, YES, alter_options, as_typed, config_given, config_options, config_over
+from seglog.cli.options import YES
 from seglog.cli.roots import Facts, root_to_change, root_to_read, settle
 from seglog.cli.topic_options import ROOT, after_root, table
 from seglog.config import LogConfig, Retention
 from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument
+from seglog.settings import declared
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size, parse_count
@@ -35,8 +44,7 @@ def _list(args: Args) -> int:
 
 
 def _row(facts: Facts) -> tuple[object, ...]:
-    default = dataclasses.asdict(Retention())
-    kept = [f"{name} {as_typed(name, value)}" for name, value in facts["retention"].items() if value != default[name]]
+    kept = [f"{name} {value}" for name, value in changed_retention(Retention(**facts["retention"])).items()]
     size = format_size(facts["bytes"])
     return facts["name"], facts["partitions"], facts["records"], size, ", ".join(kept) or "everything"
 
@@ -60,36 +68,30 @@ def _create(args: Args) -> int:
 
 def _alter(args: Args) -> int:
     settle(args, "name")
-    kept = bool(set(config_given(args)) - ALTERED_ALONE)  # options of the retention
+    changes = changes_given(args)
     with root_to_change(args, f"PATCH /topics/{args.name}") as root:
-        stored = root.config(args.name)
-        config = config_over(args, lambda: stored)
-        if config is None and args.partitions is None:
+        root.config(args.name)  # raises if there is no topic
+        if not changes and args.partitions is None:
             raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
         facts = root.add_partitions(args.name, args.partitions) if args.partitions is not None else {}
-        if config is not None and kept:
-            facts = root.alter(args.name, config.retention)
-        if config is not None and args.compression is not None:
-            facts = root.alter_compression(args.name, config.compression)
-        if config is not None and args.segment_age is not None:
-            facts = root.alter_segment_age(args.name, args.segment_age)
+        facts = root.alter(args.name, changes) if changes else facts
     if args.json:
         output.say_json(facts)
     else:
-        output.say(*_alterations(args, facts, kept=kept))
+        output.say(*_alterations(args, facts, changes))
     return Exit.OK
 
 
-def _alterations(args: Args, facts: Facts, *, kept: bool) -> Iterator[str]:
-    """Yield a line for each change. kept: whether the retention changed."""
+def _alterations(args: Args, facts: Facts, changes: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each change."""
     if args.partitions is not None:
         yield f"{args.name} has {format_count(facts['partitions'], 'partition')}"
-    if kept:
-        yield f"{args.name} keeps {_row(facts)[-1]}"
-    if args.compression is not None:
-        yield f"{args.name} has the codec {args.compression}{_codec_note(args)}"
-    if args.segment_age is not None:
-        yield f"{args.name} rolls segments after {as_typed('segment_age', args.segment_age)}"
+    for name, value in changes.items():
+        if name == "retention":
+            yield f"{args.name} keeps {_row(facts)[-1]}"
+        else:
+            note = _codec_note(args) if name == "compression" else ""
+            yield f"{args.name} has the {name} {typed(declared(LogConfig)[name], value)}{note}"
 
 
 def _codec_note(args: Args) -> str:

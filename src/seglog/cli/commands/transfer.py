@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from seglog.cli.config_options import config_options
 from seglog.cli.frame import Args, Command, File, argument, flag, option
 from seglog.cli.json_rows import Fields
 from seglog.cli.location import SERVER
@@ -19,7 +20,6 @@ from seglog.cli.options import (
     FORCE,
     PLACE,
     QUIET,
-    config_options,
     delimiter_from,
     delimiter_options,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -19,7 +18,8 @@ from seglog.client.models import Ack, TopicInfo
 from seglog.client.requests import group_calls, kafka_calls, topic_calls
 from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
-from seglog.config import Compression, Expose, LogConfig, Retention
+from seglog.config import Expose, LogConfig
+from seglog.deprecated import TopicsAlteredByName
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.topic.groups import GroupState
 from seglog.topic.groups.position import Start
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncClient(Uncopied):
+class AsyncClient(TopicsAlteredByName, Uncopied):
     """A client of `seglog serve` for asyncio; as `Client`. Any number of tasks of one event loop may use it."""
 
     def __init__(
@@ -123,17 +123,9 @@ class AsyncClient(Uncopied):
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         return AsyncRemoteTopic(name, self._driver, self._retries, self._once, self._shown(expose), serializers)
 
-    async def alter_retention(self, name: str, retention: Retention) -> TopicInfo:
-        """Change a topic's retention and return its new state; as Client.alter_retention."""
-        return await self._call(topic_calls.alter_retention(name, retention))
-
-    async def alter_compression(self, name: str, codec: Compression) -> TopicInfo:
-        """Change a topic's codec and return its new state; as Client.alter_compression."""
-        return await self._call(topic_calls.alter_compression(name, codec))
-
-    async def alter_segment_age(self, name: str, age: float | timedelta | None) -> TopicInfo:
-        """Change at which age a topic's segments roll and return its new state; as Client.alter_segment_age."""
-        return await self._call(topic_calls.alter_segment_age(name, age))
+    async def alter_topic(self, name: str, **changes: Any) -> TopicInfo:
+        """Change settings of a topic and return its new state; as Client.alter_topic."""
+        return await self._call(topic_calls.alter_topic(name, changes))
 
     async def add_partitions(self, name: str, partitions: int) -> TopicInfo:
         """Raise a topic's number of partitions and return its new state; as Client.add_partitions."""

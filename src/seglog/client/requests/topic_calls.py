@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote
 
 from seglog.client.models import Ack, Bounds, Fetched, Page, PartitionInfo, PartitionState, SegmentState, TopicInfo
 from seglog.client.requests.call import Answer, Call, Fields
-from seglog.config import Compression, Expose, LogConfig, Retention
+from seglog.config import Expose, LogConfig, changes_to_json
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.lines import decode_bytes
 from seglog.log.copies import checked_copies
@@ -213,23 +212,10 @@ def partition(name: str, number: int) -> Call[PartitionInfo]:
     return Call("GET", topic_path(name, f"/partitions/{checked_offset(number, 'partition')}"), read)
 
 
-def alter_retention(name: str, retention: Retention) -> Call[TopicInfo]:
-    """Change the fields of a topic's retention that were given."""
-    return _altered(name, {"retention": checked_kind(retention, Retention, "retention").given()})
-
-
-def alter_compression(name: str, codec: Compression) -> Call[TopicInfo]:
-    """Change a topic's codec."""
-    return _altered(name, {"compression": LogConfig(compression=codec).compression})  # validates it
-
-
-def alter_segment_age(name: str, age: float | timedelta | None) -> Call[TopicInfo]:
-    """Change at which age a topic's segments roll."""
-    return _altered(name, {"segment_age": LogConfig(segment_age=age).segment_age})  # validates it
-
-
-def _altered(name: str, changes: dict[str, Any]) -> Call[TopicInfo]:
-    body, content = json_body(changes), fields(content=JSON.encode())
+def alter_topic(name: str, changes: Mapping[str, Any]) -> Call[TopicInfo]:
+    """Change settings of a topic."""
+    LogConfig().altered(changes)  # checks them
+    body, content = json_body(changes_to_json(changes)), fields(content=JSON.encode())
     return Call("PATCH", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)), body, content)
 
 

@@ -208,8 +208,7 @@ def _change(call: Call, topic: Topic, change: Change) -> None:
     """Store what may change of a topic's config, unless the request only asks whether it could."""
     broker = call.services.broker
     with call.services.altering:
-        config = change(topic.partition(0).config)
+        present = topic.partition(0).config
+        config = change(present)
         if not call.values["validate_only"]:
-            broker.alter_retention(topic.name, config.retention)
-            broker.alter_compression(topic.name, config.compression)
-            broker.alter_segment_age(topic.name, config.segment_age)
+            broker.alter_topic(topic.name, **present.changes_to(config))

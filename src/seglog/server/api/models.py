@@ -5,25 +5,21 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from seglog.config import Compression, Expose, LogConfig, Retention
+from seglog.config import Expose
+from seglog.server.api.configs import NewConfig, RetentionChanges, altered, refuse_unknown, whole, with_retention
+from seglog.settings import MAX_INT64
 from seglog.topic.layout.names import ENDINGS, RESERVED
 
 NAME = "[A-Za-z0-9_-][A-Za-z0-9._-]*"
-INT64 = 2**63 - 1
 NUMBER = re.compile("0|[1-9][0-9]{0,3}")
 TOPIC_NAME = re.compile("[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
 
 
-def _whole(value: Any) -> Any:
-    """Accept 3.0 as 3: JSON has no separate integers (JSON Schema, 6.1.1)."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _is_offset(value: Any) -> bool:
-    value = _whole(value)
-    return type(value) is int and 0 <= value <= INT64
+    value = whole(value)
+    return type(value) is int and 0 <= value <= MAX_INT64
 
 
 def _names(value: Any) -> Any:
@@ -47,7 +43,7 @@ def _sound(value: Any) -> Any:
     return value
 
 
-WHOLE = BeforeValidator(_whole)
+WHOLE = BeforeValidator(whole)
 
 
 def _any_case(text: str) -> str:
@@ -63,7 +59,7 @@ def _reserved() -> str:
 # A pattern limits the length too: JSON Schema describes keys by patterns only.
 Name = Annotated[str, Field(pattern="^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$")]
 NewName = Annotated[Name, Field(json_schema_extra={"not": {"pattern": _reserved()}})]
-Offset = Annotated[int, Field(ge=0, le=INT64), WHOLE]
+Offset = Annotated[int, Field(ge=0, le=MAX_INT64), WHOLE]
 Number = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,3})$")]
 ONLY = {"additionalProperties": False}  # no keys besides those of the pattern
 Positions = Annotated[
@@ -72,9 +68,6 @@ Positions = Annotated[
     BeforeValidator(_sound),
 ]
 POSITIONS_BYTES = 1024 * 1024  # of a body of positions, which is rejected at the first error
-Size = Annotated[int, Field(ge=0, le=2**62), WHOLE]
-Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 
 class Model(BaseModel):
@@ -90,58 +83,9 @@ class Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_fields(cls, value: Any) -> Any:
-        for name in value if isinstance(value, dict) else ():
-            if name not in cls.model_fields:
-                raise ValueError(f"there is no field {name[:80]!r} here; there are {', '.join(cls.model_fields)}")
+        if isinstance(value, dict):
+            refuse_unknown(value, cls.model_fields)
         return value
-
-
-class RetentionModel(Model):
-    """Fields of seglog.Retention; a field that is not named keeps its value."""
-
-    bytes: Size | None = None
-    age: Seconds | None = None
-    compact: bool = False
-    delete_retention: Seconds = 86_400.0
-    min_compaction_lag: Seconds = 0.0
-    max_compaction_lag: Seconds | None = None
-    min_dirty_ratio: Annotated[float, Field(ge=0, le=1)] = 0.5
-    dedupe_bytes: Annotated[int, Field(ge=1024, le=2**40), WHOLE] = 128 * 1024 * 1024
-    unkeyed: Literal["reject", "keep"] = "reject"
-    after: Literal["none", "table"] = "none"
-    copies: Annotated[int, Field(ge=0, le=100), WHOLE] = 0
-    timestamps: Literal["given", "server"] = "given"
-    batch_bytes: Annotated[int, Field(ge=0), WHOLE] | None = None
-    expire: bool | None = None
-    timestamp_ahead: Seconds | None = None
-    timestamp_behind: Seconds | None = None
-
-    def onto(self, retention: Retention) -> Retention:
-        """Return a retention with the named fields changed. Raises ConfigError if they contradict each other."""
-        return retention.changed({name: getattr(self, name) for name in self.model_fields_set})
-
-
-class ConfigModel(Model):
-    """Fields of seglog.LogConfig."""
-
-    segment_bytes: Annotated[int, Field(ge=512, le=2**31), WHOLE] | None = None
-    segment_overflow_bytes: Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE] | None = None
-    segment_age: Positive | None = None
-    index_interval_bytes: Annotated[int, Field(ge=64, le=2**31), WHOLE] | None = None
-    buffer_bytes: Annotated[int, Field(ge=0, le=2**30), WHOLE] | None = None
-    flush_records: Annotated[int, Field(ge=1, le=2**31), WHOLE] | None = None
-    flush_interval: Positive | None = None
-    initial_offset: Annotated[int, Field(ge=0, le=2**62), WHOLE] | None = None
-    open_segments_max: Annotated[int, Field(ge=1, le=2**20), WHOLE] | None = None
-    compression: Compression | None = None
-    allocate_bytes: Annotated[int, Field(ge=0, le=2**20), WHOLE] | None = None
-    retention: RetentionModel | None = None
-
-    def config(self) -> LogConfig:
-        """Return the config; null or unnamed fields get their defaults. Raises ConfigError."""
-        named = {name: getattr(self, name) for name in self.model_fields_set - {"retention"}}
-        retention = Retention() if self.retention is None else self.retention.onto(Retention())
-        return LogConfig(**{name: value for name, value in named.items() if value is not None}, retention=retention)
 
 
 class CreateTopic(Model):
@@ -149,28 +93,31 @@ class CreateTopic(Model):
 
     name: NewName
     partitions: Annotated[int, Field(ge=1, le=10_000), WHOLE] = 1
-    config: ConfigModel | None = None
+    config: NewConfig | None = None
 
 
-class AlterTopic(Model):
-    """What a topic keeps from now on, the codec of its sealed segments, and when they are sealed; one of them at least.
-
-    segment_age: null: by size only.
-    """
-
-    model_config = ConfigDict(
-        json_schema_extra={"anyOf": [{"required": [name]} for name in ("retention", "compression", "segment_age")]}
-    )
-
-    retention: RetentionModel = RetentionModel()
-    compression: Compression = "none"
-    segment_age: Positive | None = None
+class _Changes(Model):
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that are named. Raises ConfigError if they contradict each other."""
+        return with_retention({name: getattr(self, name) for name in self.model_fields_set})
 
     @model_validator(mode="after")
     def _refuse_no_change(self) -> Self:
         if not self.model_fields_set:
-            raise ValueError("name what to change: retention, compression, segment_age, or several of them")
+            raise ValueError(f"name what to change: {', '.join(type(self).model_fields)}, or several of them")
         return self
+
+
+_ALTERED: dict[str, Any] = {"retention": (RetentionChanges, Field(default_factory=lambda: None)), **altered()}
+AlterTopic = create_model(
+    "AlterTopic",
+    __base__=_Changes,
+    __config__=None,
+    __doc__="Settings of a topic that change from now on, one of them at least.",
+    **_ALTERED,
+)
+AlterTopic.model_config["json_schema_extra"] = {"anyOf": [{"required": [name]} for name in _ALTERED]}
 
 
 class Truncate(Model):
@@ -234,7 +181,7 @@ class Join(Model):
 class Heartbeat(Model):
     """A member's sign of life, with the generation of the assignment that it follows."""
 
-    generation: Annotated[int, Field(ge=0, le=INT64), WHOLE]
+    generation: Annotated[int, Field(ge=0, le=MAX_INT64), WHOLE]
 
 
 class Commit(Model):
@@ -244,8 +191,3 @@ class Commit(Model):
     offsets: Positions
     member: Name | None = None
     ack: Literal["appended", "durable"] = "appended"
-
-
-def retention_json(retention: Retention) -> dict[str, Any]:
-    """Return a retention as JSON values."""
-    return retention.to_json()

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from seglog.server.api import configs
 from seglog.server.api.operations import ANYTHING, Answer, Operation
 from seglog.server.problems import MEDIA_TYPE
 
@@ -51,7 +52,7 @@ def describe(operations: Sequence[Operation], *, tokens: bool, partitions: int) 
         "tags": _tags(operations),
         "paths": paths,
         "components": {
-            "schemas": {**schemas["$defs"], "Problem": PROBLEM},
+            "schemas": {**schemas["$defs"], **configs.schemas(), "Problem": PROBLEM},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }

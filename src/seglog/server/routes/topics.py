@@ -9,11 +9,13 @@ from typing import Any
 
 from starlette.responses import Response
 
+from seglog.config import LogConfig
 from seglog.errors import GroupNotFound, InvalidArgument, SeglogError, TopicNotFound
 from seglog.log.info import CompactionReport, SegmentInfo
 from seglog.log.log import Log
 from seglog.log.view import View
 from seglog.server.api import group_rights, schemas
+from seglog.server.api.configs import with_retention
 from seglog.server.api.models import AddPartitions, AlterTopic, CreateTopic, DeleteBefore, Truncate
 from seglog.server.api.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, partition_log, topic_of
@@ -137,7 +139,7 @@ async def _create(call: Call) -> Response:
     wanted = await call.json(CreateTopic)
     call.caller.require("admin", wanted.name)
     _check_partitions(call, wanted.partitions)
-    config = None if wanted.config is None else wanted.config.config()
+    config = None if wanted.config is None else LogConfig(**with_retention(wanted.config))
     create = partial(call.services.broker.create_topic, wanted.name, partitions=wanted.partitions, config=config)
     topic = await call.services.care.run(create)
     return json_answer(_shown(topic), 201, {"Location": f"/topics/{wanted.name}"})
@@ -145,17 +147,10 @@ async def _create(call: Call) -> Response:
 
 async def _alter(call: Call) -> Response:
     topic, wanted = await topic_of(call), await call.json(AlterTopic)
-    broker, changed = call.services.broker, wanted.model_fields_set
 
     def work() -> None:
         with call.services.altering:
-            retention = wanted.retention.onto(topic.partition(0).config.retention)  # raises before anything is changed
-            if "retention" in changed:
-                broker.alter_retention(topic.name, retention)
-            if "compression" in changed:
-                broker.alter_compression(topic.name, wanted.compression)
-            if "segment_age" in changed:
-                broker.alter_segment_age(topic.name, wanted.segment_age)
+            call.services.broker.alter_topic(topic.name, **wanted.changes)
 
     await call.services.care.run(work)
     call.services.cleaner.wake()

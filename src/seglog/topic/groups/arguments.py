@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from seglog.config import MAX_SECONDS
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.record import checked_offset
+from seglog.settings import MAX_SECONDS
 from seglog.topic.layout.names import checked_name
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
     {"check": "<XXH64 of the others as one line of JSON>",
      "format_version": 1, "id": "<32 hex digits>", "name": "orders", "partitions": 4}
 
-Older files have no check; if there is one it must match. This module reads and writes that one file; it never opens a
-partition.
+Older files have no check; if there is one it must match. While settings change in one partition after the other, the
+file has them as "altering", and format version 2, so that no version opens the topic that would leave it half changed.
+This module reads and writes that one file; it never opens a partition.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import errno
 import json
 import os
 import uuid
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from xxhash import xxh64_hexdigest
@@ -24,6 +26,7 @@ from seglog.log.opening import storage_at
 from seglog.storage import Storage, is_directory
 
 FORMAT_VERSION = 1
+ALTERING_VERSION = NEWEST_VERSION = 2
 FILE_NAME = "topic.json"
 TEMPORARY_NAME = FILE_NAME + ".tmp"
 MAX_PARTITIONS = 10_000
@@ -31,17 +34,30 @@ MAX_PARTITIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The content of `topic.json`. id: 32 random hex digits, the topic's identity; name: as readers see it."""
+    """The content of `topic.json`.
+
+    Args:
+        name: As readers see it.
+        partitions: How many there are.
+        id: 32 random hex digits, the topic's identity.
+        altering: The settings, as JSON values, that not all partitions may have yet.
+    """
 
     name: str
     partitions: int
     id: str
     format_version: int = FORMAT_VERSION
+    altering: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @classmethod
     def new(cls, name: str, partitions: int) -> Description:
         """Return the description of a topic about to be created."""
         return cls(name=name, partitions=partitions, id=uuid.uuid4().hex)
+
+    def while_altering(self, changes: Mapping[str, Any] | None) -> Description:
+        """Return the description while all partitions get these settings; None: once they have them."""
+        version = FORMAT_VERSION if changes is None else ALTERING_VERSION
+        return replace(self, altering=changes, format_version=version)
 
 
 def is_topic(place: str | os.PathLike[str] | Storage) -> bool:
@@ -86,13 +102,15 @@ def parse(text: bytes, path: str) -> Description:
         version = values["format_version"]
     except UNREADABLE as error:
         raise CorruptLog(f"{path} is damaged: {error}; restore it from a backup") from error
-    if type(version) is int and version > FORMAT_VERSION:
+    if type(version) is int and version > NEWEST_VERSION:
         raise FormatVersionError(
-            f"{path} has format version {version}, this seglog reads up to {FORMAT_VERSION}; upgrade seglog"
+            f"{path} has format version {version}, this seglog reads up to {NEWEST_VERSION}; upgrade seglog"
         )
     if type(values) is dict and "check" in values and values.pop("check") != _check(values):
         raise CorruptLog(f"{path} is damaged: its check does not hold; restore it from a backup")
-    expected = {"format_version": int, "id": str, "name": str, "partitions": int}
+    expected: dict[str, type] = {"format_version": int, "id": str, "name": str, "partitions": int}
+    if version == ALTERING_VERSION:
+        expected["altering"] = dict
     if {name: type(value) for name, value in values.items()} != expected or version < 1:
         raise CorruptLog(f"{path} is damaged: it should have exactly the fields {', '.join(expected)}")
     if not 1 <= values["partitions"] <= MAX_PARTITIONS:
@@ -106,7 +124,11 @@ def _check(values: dict[str, Any]) -> str:
 
 def check_of(description: Description) -> str:
     """Return the check that the file of a description contains."""
-    return _check(asdict(description))
+    return _check(_values(description))
+
+
+def _values(description: Description) -> dict[str, Any]:
+    return {name: value for name, value in asdict(description).items() if value is not None}
 
 
 def write(place: str | os.PathLike[str] | Storage, description: Description) -> None:
@@ -116,7 +138,7 @@ def write(place: str | os.PathLike[str] | Storage, description: Description) -> 
     """
     root = storage_at(place)
     file = root.create(TEMPORARY_NAME, replace=True)
-    values = asdict(description)
+    values = _values(description)
     text = json.dumps({**values, "check": _check(values)}, indent=2, sort_keys=True) + "\n"
     file.pwrite(text.encode(), 0)
     file.datasync()

@@ -1,0 +1,122 @@
+"""Configs in bodies: their JSON schemas, and JSON values -> values of a config; from the declared settings. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from seglog.config import LogConfig, Retention
+from seglog.settings import MAX_SECONDS, MIN_SECONDS, Declared, Kind, declared
+
+Schema = dict[str, Any]
+RETENTION, CONFIG = "RetentionModel", "ConfigModel"
+_INTEGERS = (Kind.SIZE, Kind.COUNT)
+_RETENTION_REFERENCE: Schema = {"allOf": [{"$ref": f"#/components/schemas/{RETENTION}"}]}  # pydantic follows a bare one
+_CONFIG_REFERENCE: Schema = {"allOf": [{"$ref": f"#/components/schemas/{CONFIG}"}]}
+
+
+def whole(value: Any) -> Any:
+    """Accept 3.0 as 3: JSON has no separate integers (JSON Schema, 6.1.1)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def schema_of(one: Declared) -> Schema:
+    """Return the JSON schema of a setting."""
+    schema = _or_null(_kind_of(one)) if one.optional else _kind_of(one)
+    return {**schema, "description": one.about}
+
+
+def schemas() -> dict[str, Schema]:
+    """Return the schemas of configs, by the names that others refer to. null in a config: the default."""
+    config = {
+        name: {"anyOf": [_kind_of(one), {"type": "null"}], "description": one.about} for name, one in _LOG.items()
+    }
+    kept = {name: {**schema_of(one), "default": one.default} for name, one in _KEPT.items()}
+    return {
+        RETENTION: _object("Fields of seglog.Retention; a field that is not named keeps its value.", kept),
+        CONFIG: _object("Fields of seglog.LogConfig.", {**config, "retention": _or_null(_RETENTION_REFERENCE)}),
+    }
+
+
+def _kind_of(one: Declared) -> Schema:
+    """Return the JSON schema of the values of a setting, other than null."""
+    setting = one.setting
+    match setting.kind:
+        case Kind.SWITCH:
+            return {"type": "boolean"}
+        case Kind.CHOICE:
+            return {"type": "string", "enum": list(one.choices)}
+        case Kind.SHARE:
+            return {"type": "number", "minimum": setting.least, "maximum": setting.most}
+        case Kind.DURATION:
+            positive = {"type": "number", "minimum": MIN_SECONDS, "maximum": MAX_SECONDS}
+            return positive if setting.least else {"anyOf": [positive, {"type": "number", "enum": [0]}]}
+    return {"type": "integer", "minimum": setting.least, "maximum": setting.most}
+
+
+def _object(about: str, properties: Mapping[str, Schema]) -> Schema:
+    return {"type": "object", "description": about, "properties": dict(properties), "additionalProperties": False}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _values(settings: Mapping[str, Declared], prefix: str, given: Any, *more: str) -> dict[str, Any]:
+    """Return the values of a JSON object's settings. Raises ValueError. more: other fields that it may have."""
+    if not isinstance(given, dict):
+        raise ValueError("it must be an object")
+    refuse_unknown(given, (*settings, *more))
+    return {
+        name: value if name in more else _value(settings[name], value, prefix + name) for name, value in given.items()
+    }
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse an object at the first field that is unknown; there may be tens of thousands."""
+    for name in given:
+        if name not in known:
+            raise ValueError(f"there is no field {name[:80]!r} here; there are {', '.join(known)}")
+
+
+def _value(one: Declared, value: Any, what: str) -> Any:
+    return one.checked(whole(value) if one.setting.kind in _INTEGERS else value, what)
+
+
+def _retention(given: Any) -> dict[str, Any]:
+    return _values(_KEPT, "retention.", given)
+
+
+def _config(given: Any) -> dict[str, Any]:
+    """Return the values of a config that are not null."""
+    named = {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+    values = _values(_LOG, "", named, "retention")
+    return values | ({"retention": _retention(values["retention"])} if "retention" in values else {})
+
+
+def with_retention(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return checked values with their retention as one. Raises ConfigError if they contradict each other."""
+    return {name: Retention(**value) if name == "retention" else value for name, value in values.items()}
+
+
+_LOG, _KEPT = declared(LogConfig), declared(Retention)
+RetentionChanges = Annotated[dict[str, Any], PlainValidator(_retention), WithJsonSchema(_RETENTION_REFERENCE)]
+"""The fields of a retention that are named, checked one by one."""
+NewConfig = Annotated[dict[str, Any], PlainValidator(_config), WithJsonSchema(_CONFIG_REFERENCE)]
+"""The values of the config of a new topic, likewise."""
+
+
+def altered() -> dict[str, Any]:
+    """Return the settings of a log that may change later, as fields of a model; none has a default."""
+    return {name: _field(name, one) for name, one in _LOG.items() if one.setting.altered}
+
+
+def _field(name: str, one: Declared) -> tuple[Any, Any]:
+    check = PlainValidator(partial(_value, one, what=name))
+    return Annotated[Any, check, WithJsonSchema(schema_of(one))], Field(default_factory=lambda: None)

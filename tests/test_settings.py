@@ -1,0 +1,192 @@
+"""A setting is declared once, and is the same in Python, over HTTP, on the command line and in the docs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seglog
+from seglog import ConfigError, LogConfig, Retention
+from seglog.cli.config_options import alter_options, changes_given, config_options, typed
+from seglog.errors import InvalidArgument
+from seglog.server.api.configs import schemas, with_retention
+from seglog.server.api.models import AlterTopic, CreateTopic
+from seglog.server.api.operations import _model_of
+from seglog.settings import MIN_SECONDS, Declared, Kind, declared
+from tests.waiting import HANG_SECONDS
+from tools.docs_site import options as page
+
+SETTINGS = [
+    pytest.param(kind, one, id=f"{kind.__name__}.{one.name}")
+    for kind in (LogConfig, Retention)
+    for one in declared(kind).values()
+]
+
+
+def sound(one: Declared) -> list[Any]:
+    """Return values that are allowed, both bounds among them."""
+    setting = one.setting
+    match setting.kind:
+        case Kind.CHOICE:
+            values: list[Any] = list(one.choices)
+        case Kind.SWITCH:
+            values = [True, False]
+        case Kind.DURATION:
+            values = [setting.least, MIN_SECONDS, 1.5, setting.most]
+        case _:
+            values = [setting.least, setting.most]
+    return [*values, None] if one.optional else values
+
+
+def wrong(one: Declared) -> list[Any]:
+    """Return values that are just outside of the bounds, or of another type."""
+    setting = one.setting
+    match setting.kind:
+        case Kind.CHOICE | Kind.SWITCH:
+            values: list[Any] = ["", 2]
+        case Kind.DURATION:
+            values = [MIN_SECONDS / 2, -1, setting.most * 1.01, "1 h"]
+        case Kind.SHARE:
+            values = [-0.01, 1.01, "half"]
+        case _:
+            values = [setting.least - 1, setting.most + 1, "1"]
+    return values if one.optional else [*values, None]
+
+
+def body(kind: type, values: dict[str, Any]) -> dict[str, Any]:
+    return values if kind is LogConfig else {"retention": values}
+
+
+def over_http(kind: type, values: dict[str, Any]) -> LogConfig:
+    """Return the config of a request that creates a topic."""
+    text = json.dumps({"name": "t", "config": body(kind, values)}).encode()
+    return LogConfig(**with_retention(_model_of(CreateTopic, text).config or {}))
+
+
+def on_the_command_line(one: Declared, text: str) -> LogConfig:
+    """Return the config that an option makes."""
+    from seglog.cli.frame import Args  # noqa: PLC0415 - only here
+
+    (option,) = (each for each in config_options() if one.option in each.opts)
+    if one.setting.kind is Kind.SWITCH and not one.optional:
+        value: Any = text == "yes"
+    else:
+        value = option.type.convert(text, option, None)
+    return LogConfig(**changes_given(Args(**{one.option.removeprefix("--").replace("-", "_"): value})))
+
+
+def given(kind: type, one: Declared, value: Any) -> LogConfig:
+    """Return a config with one value, and those that it needs beside it."""
+    values = {one.name: value}
+    if one.name == "segment_overflow_bytes" and value:
+        values["segment_bytes"] = 512
+    return LogConfig(**with_retention(body(kind, values)))
+
+
+@pytest.mark.parametrize(("kind", "one"), SETTINGS)
+def test_a_setting_has_the_same_bounds_everywhere(kind: type, one: Declared) -> None:
+    for value in sound(one):
+        if one.name == "segment_overflow_bytes" and value == one.setting.most:
+            continue  # its bound is that of the sum
+        if one.name == "min_compaction_lag" or value is None:
+            continue
+        expected = given(kind, one, value)
+        assert over_http(kind, {one.name: value}) == expected, value
+        assert on_the_command_line(one, typed(one, value).replace(" ", "")) == expected, value
+    for value in wrong(one):
+        with pytest.raises(ConfigError, match=one.name):
+            given(kind, one, value)
+        if value is None and kind is LogConfig:
+            continue  # over HTTP: the default
+        with pytest.raises(InvalidArgument, match=one.name):
+            over_http(kind, {one.name: value})
+
+
+@pytest.mark.parametrize(("kind", "one"), SETTINGS)
+def test_a_setting_is_described_everywhere(kind: type, one: Declared) -> None:
+    assert one.about.endswith("."), "the docstring says nothing"
+    model = schemas()["ConfigModel" if kind is LogConfig else "RetentionModel"]["properties"]
+    assert model[one.name]["description"] == one.about
+    assert one.option in {name for option in config_options() for name in option.opts}
+    assert f"| `{one.name}` |" in page.PAGE.read_text()
+
+
+@pytest.mark.parametrize(("kind", "one"), SETTINGS)
+def test_what_may_be_altered_is_the_same_everywhere(kind: type, one: Declared) -> None:
+    value = one.default if one.default is not None else sound(one)[0]
+    assert (one.option in {name for option in alter_options() for name in option.opts}) is one.setting.altered
+    text = json.dumps(body(kind, {one.name: value})).encode()
+    if one.setting.altered:
+        assert LogConfig().altered(_model_of(AlterTopic, text).changes)
+        return
+    with pytest.raises(InvalidArgument, match=f"there is no field '{one.name}' here"):
+        _model_of(AlterTopic, text)
+    with pytest.raises(ConfigError, match=f"{one.name} cannot be altered"):
+        LogConfig().altered({one.name: value})
+
+
+FIELD = "    batch_bytes: Annotated"
+DECLARATION = '    colour: Annotated[Literal["red", "blue"], choice(**_OF_KAFKA)] = "red"\n'
+SENTENCE = "        batch_bytes: "
+SAID = "        colour: Colour of the records that Kafka's clients produce.\n"
+USE = """
+import json, seglog
+from seglog.cli.config_options import alter_options
+from seglog.server.api.configs import schemas
+from tools.docs_site import options
+
+with seglog.Broker("shop") as broker:
+    config = seglog.LogConfig(retention=seglog.Retention(colour="blue"))
+    topic = broker.create_topic("orders", partitions=2, config=config)
+    stored = topic.partition(0).config.retention
+    broker.alter_topic("orders", retention=seglog.Retention(colour="red"))
+    altered = topic.partition(1).config.retention
+print(json.dumps({
+    "stored": [stored.colour, stored.to_json()["colour"]],
+    "altered": [altered.colour, "colour" in altered.to_json()],
+    "http": schemas()["RetentionModel"]["properties"]["colour"],
+    "docs": [line for line in options.page().splitlines() if line.startswith("| `colour` |")],
+}))
+"""
+
+
+def test_a_new_setting_is_declared_in_one_place_and_found_on_every_surface(tmp_path: Path) -> None:
+    source = Path(seglog.__file__).parent
+    shutil.copytree(source, tmp_path / "seglog", ignore=shutil.ignore_patterns("__pycache__"))
+    config = tmp_path / "seglog/config.py"
+    text = config.read_text()
+    assert text.count(FIELD) == text.count(SENTENCE) == 1
+    config.write_text(text.replace(FIELD, DECLARATION + FIELD).replace(SENTENCE, SAID + SENTENCE))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(source.parents[1])])}
+
+    def ran(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=HANG_SECONDS,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    found = json.loads(ran("-c", USE))
+    about = "Colour of the records that Kafka's clients produce."
+    assert found == {
+        "stored": ["blue", "blue"],
+        "altered": ["red", False],
+        "http": {"type": "string", "enum": ["red", "blue"], "description": about, "default": "red"},
+        "docs": [f"| `colour` | `'red'` | `--kafka-colour` | {about} |"],
+    }
+    assert "--kafka-colour" in ran("-m", "seglog", "topics", "alter", "--help")
+    ran("-m", "seglog", "topics", "alter", "shop", "orders", "--kafka-colour", "blue")
+    assert "colour blue" in ran("-m", "seglog", "topics", "shop")
