@@ -25,7 +25,7 @@ from seglog import LogConfig, Retention
 from seglog.client import Client
 from seglog.errors import ConfigError
 from seglog.kafka.codes import MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE
-from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, RANGES, SETTINGS, changed, values_of
+from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, SETTINGS, changed, values_of
 from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS, DESCRIBE_CLUSTER
 from seglog.server.settings import Limits
 from tests.kafka.clients import Confluent, Sent
@@ -310,17 +310,16 @@ def test_the_compression_type_is_that_of_the_config():
 @pytest.mark.parametrize(
     ("name", "value", "accepted"),
     [
-        ("retention.ms", "-5", r"0 to 3155760000000 \(100 years\), or -1 \(no limit\)"),
+        ("retention.ms", "-5", r"0 to 9223372036854775807, or -1 \(no limit\)"),
         ("retention.bytes", "-2", r"0 to 9223372036854775807, or -1 \(no limit\)"),
         ("min.insync.replicas", "0", "1 to 101"),
         ("min.cleanable.dirty.ratio", "1.5", "0 to 1"),
         ("min.cleanable.dirty.ratio", "nan", "0 to 1"),
         ("segment.bytes", "5", "512 to 4294967295"),
-        ("segment.ms", "0", r"1 to 3155760000000 \(100 years\), or 9223372036854775807 \(no limit\)"),
+        ("segment.ms", "0", "1 to 9223372036854775807"),
         ("flush.messages", "0", "1 to 9223372036854775807"),
         ("flush.ms", "-1", "1 to "),
         ("delete.retention.ms", "-1", "0 to "),
-        ("min.compaction.lag.ms", "3155760000001", "0 to 3155760000000"),
         ("max.compaction.lag.ms", "-7", "0 to "),
         ("max.message.bytes", "-3", "0 to "),
     ],
@@ -331,10 +330,28 @@ def test_the_refusal_of_a_number_names_the_config_and_what_is_accepted(name, val
 
 
 def test_every_setting_that_is_a_number_has_a_range():
-    assert set(RANGES) == {name for name, one in SETTINGS.items() if one.type in (INT, LONG, DOUBLE)}
-    for name, one in RANGES.items():
+    ranges = {name: one.range for name, one in SETTINGS.items() if one.range is not None}
+    assert set(ranges) == {name for name, one in SETTINGS.items() if one.type in (INT, LONG, DOUBLE)}
+    for name, one in ranges.items():
         for value in {one.least, one.most, one.least if one.none is None else one.none}:
             changed(LogConfig(), {name: str(value)}, is_new=True)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in SETTINGS if name.endswith(".ms")))
+def test_a_time_of_any_length_is_accepted_and_one_of_more_than_100_years_has_no_limit(name):
+    setting = SETTINGS[name]
+    for value in (2**63 - 1, 3155760000001):
+        found = setting.value(changed(LogConfig(), {name: str(value)}, is_new=True))
+        assert found == (None if setting.one.optional else 3155760000.0)
+    with pytest.raises(ConfigError, match=f"^{re.escape(name)} is 9223372036854775808; it must be"):
+        changed(LogConfig(), {name: str(2**63)}, is_new=True)
+
+
+def test_deleting_a_config_that_there_is_not_is_accepted_as_kafka_does():
+    unknown = dict.fromkeys(["remote.log.delete.on.disable", "message.format.version", "any.name"])
+    assert changed(LogConfig(), unknown, is_new=False) == LogConfig()
+    with pytest.raises(ConfigError, match="there is no config 'any\\.name'"):
+        changed(LogConfig(), {"any.name": "1"}, is_new=False)
 
 
 def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():

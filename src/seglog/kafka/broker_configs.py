@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from seglog.kafka.configs import ABOUT, BOOLEAN, DEFAULTS, INT, LIST, LONG, SETTINGS
+from seglog.kafka.configs import BOOLEAN, DEFAULTS, INT, LIST, LONG, SETTINGS
 from seglog.kafka.groups.consumer_group import SESSION_SECONDS, STEADY_SECONDS
 from seglog.kafka.groups.room import MOST_MEMBERS
 from seglog.kafka.settings import IDLE_CONNECTION_SECONDS, SESSION_MS
@@ -56,7 +56,7 @@ class BrokerConfig(NamedTuple):
 def broker_configs(number: int, address: str, settings: KafkaSettings, server: Settings) -> Mapping[str, BrokerConfig]:
     """Return every config, by name. number: of the broker; address: PROTOCOL://HOST:PORT, which clients are given."""
     of_topics = {
-        name: BrokerConfig(DEFAULTS[topic], SETTINGS[topic].type, f"Of new topics. {ABOUT[topic]}")
+        name: BrokerConfig(DEFAULTS[topic], SETTINGS[topic].type, f"Of new topics. {SETTINGS[topic].about}")
         for name, topic in OF_TOPICS.items()
     }
     found = {**of_topics, **_constants(), **_of_server(number, address, settings, server)}

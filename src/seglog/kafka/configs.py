@@ -1,96 +1,29 @@
-"""Topic configs by Kafka's names, as text <-> `LogConfig`. Pure."""
+"""Topic configs by Kafka's names, as text <-> `LogConfig`. Pure.
+
+Most are a setting of seglog under another name: the declared setting has their bounds, default and meaning.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from datetime import timedelta
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
-from seglog.config import (
-    MAX_STORE_BYTES,
-    MIN_SEGMENT_BYTES,
-    MOST_COPIES,
-    Compression,
-    LogConfig,
-    Retention,
-)
+from seglog.config import LogConfig, Retention
 from seglog.errors import ConfigError
-from seglog.settings import MAX_INT64, MAX_SECONDS
+from seglog.settings import MAX_INT64, MAX_SECONDS, Declared, Kind, declared
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 COMPACT, DELETE = "compact", "delete"
 POLICIES = frozenset({COMPACT, DELETE})
-NEVER = -1
+POLICY = "cleanup.policy"
 MESSAGE_BYTES = "max.message.bytes"
-MOST_LAG_MS = MAX_INT64
 COMPRESSION = "compression.type"
-CODECS: dict[str, Compression] = {"uncompressed": "none", "lz4": "lz4", "zstd": "zstd"}
-TIMESTAMPS = "message.timestamp.type"
-AHEAD, BEHIND = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
-STAMPS: dict[str, Literal["given", "server"]] = {"CreateTime": "given", "LogAppendTime": "server"}
+LAG, MIN_LAG = "max.compaction.lag.ms", "min.compaction.lag.ms"
+RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
 NO_CODEC = frozenset({"producer", "gzip", "snappy"})
 """Values of compression.type that are accepted without effect: segments have no such codec."""
-
-
-class Setting(NamedTuple):
-    """A config. shown: its value in a config; type: as Kafka numbers them; fixed: only for a new topic."""
-
-    shown: Callable[[LogConfig], str]
-    type: int
-    fixed: bool = False
-
-
-def _limits(config: LogConfig) -> tuple[float | timedelta | None, int | None]:
-    """Return the age and bytes; without compaction Kafka knows no limits that do not apply."""
-    kept = config.retention
-    return (None, None) if kept.expire is False and not kept.compact else (kept.age, kept.bytes)
-
-
-def _policy(config: LogConfig) -> str:
-    retention = config.retention
-    if not retention.compact:
-        return DELETE
-    has_limits = retention.age is not None or retention.bytes is not None
-    expires = has_limits if retention.expire is None else retention.expire
-    return f"{COMPACT},{DELETE}" if expires else COMPACT
-
-
-def _compression(config: LogConfig) -> str:
-    return "uncompressed" if config.compression == "none" else config.compression
-
-
-def _timestamps(config: LogConfig) -> str:
-    return next(shown for shown, stored in STAMPS.items() if stored == config.retention.timestamps)
-
-
-def _ms(seconds: object, none: int = NEVER) -> str:
-    return str(none if seconds is None else round(float(seconds) * 1000))  # type: ignore[arg-type] # settled to float
-
-
-def _number(value: int | None, none: int = NEVER) -> str:
-    return str(none if value is None else value)
-
-
-SETTINGS: dict[str, Setting] = {
-    "cleanup.policy": Setting(_policy, LIST),
-    COMPRESSION: Setting(_compression, STRING),
-    "delete.retention.ms": Setting(lambda config: _ms(config.retention.delete_retention), LONG),
-    "flush.messages": Setting(lambda config: _number(config.flush_records, MOST_LAG_MS), LONG, fixed=True),
-    "flush.ms": Setting(lambda config: _ms(config.flush_interval, MOST_LAG_MS), LONG, fixed=True),
-    "max.compaction.lag.ms": Setting(lambda config: _ms(config.retention.max_compaction_lag, MOST_LAG_MS), LONG),
-    MESSAGE_BYTES: Setting(lambda config: _number(config.retention.batch_bytes), INT),
-    AHEAD: Setting(lambda config: _ms(config.retention.timestamp_ahead, MOST_LAG_MS), LONG),
-    BEHIND: Setting(lambda config: _ms(config.retention.timestamp_behind, MOST_LAG_MS), LONG),
-    TIMESTAMPS: Setting(_timestamps, STRING),
-    "min.cleanable.dirty.ratio": Setting(lambda config: str(float(config.retention.min_dirty_ratio)), DOUBLE),
-    "min.compaction.lag.ms": Setting(lambda config: _ms(config.retention.min_compaction_lag), LONG),
-    "min.insync.replicas": Setting(lambda config: str(config.retention.copies + 1), INT),
-    "retention.bytes": Setting(lambda config: _number(_limits(config)[1]), LONG),
-    "retention.ms": Setting(lambda config: _ms(_limits(config)[0]), LONG),
-    "segment.bytes": Setting(lambda config: str(config.segment_bytes), INT, fixed=True),
-    "segment.ms": Setting(lambda config: _ms(config.segment_age, MOST_LAG_MS), LONG),
-}
 CONSTANT = {  # config -> the only value that is accepted, which this server fulfils anyway
     "local.retention.bytes": "-2",
     "local.retention.ms": "-2",
@@ -100,61 +33,160 @@ CONSTANT = {  # config -> the only value that is accepted, which this server ful
 }
 INTERNAL = frozenset({"file.delete.delay.ms", "index.interval.bytes", "segment.index.bytes", "segment.jitter.ms"})
 """Configs of Kafka's files, which no client can notice: whole numbers, accepted without effect."""
+_NEVER = -1
+_DECLARED = {"": declared(LogConfig), "retention": declared(Retention)}
 
 
-class Range(NamedTuple):
+@dataclass(frozen=True)
+class Range:
     """Which numbers a config accepts, in Kafka's unit. none: one more, which means no limit."""
 
-    least: int
-    most: int
+    least: float
+    most: float
     none: int | None = None
 
     def __str__(self) -> str:
         """Format it for an error."""
-        years = " (100 years)" if self.most == MOST_MS else ""
-        shown = f"{self.least} to {self.most}{years}"
-        return shown if self.none is None else f"{shown}, or {self.none} (no limit)"
+        shown = f"{self.least} to {self.most}"
+        return shown if self.none is None or self.least <= self.none else f"{shown}, or {self.none} (no limit)"
 
 
-MOST_MS = int(MAX_SECONDS * 1000)
-LAG, MIN_LAG = "max.compaction.lag.ms", "min.compaction.lag.ms"
-RANGES = {
-    "delete.retention.ms": Range(0, MOST_MS),
-    "flush.messages": Range(1, MOST_LAG_MS),
-    "flush.ms": Range(1, MOST_MS, MOST_LAG_MS),
-    LAG: Range(0, MOST_MS, MOST_LAG_MS),
-    MESSAGE_BYTES: Range(0, MAX_INT64, NEVER),
-    AHEAD: Range(0, MOST_MS, MOST_LAG_MS),
-    BEHIND: Range(0, MOST_MS, MOST_LAG_MS),
-    "min.cleanable.dirty.ratio": Range(0, 1),
-    MIN_LAG: Range(0, MOST_MS),
-    "min.insync.replicas": Range(1, MOST_COPIES + 1),
-    "retention.bytes": Range(0, MAX_INT64, NEVER),
-    "retention.ms": Range(0, MOST_MS, NEVER),
-    "segment.bytes": Range(MIN_SEGMENT_BYTES, MAX_STORE_BYTES),
-    "segment.ms": Range(1, MOST_MS, MOST_LAG_MS),
-}
-"""Of the settings that are numbers. LogConfig refuses the same, with names and units that a client does not know."""
+@dataclass(frozen=True)
+class Setting:
+    """A config of Kafka that is a setting of `LogConfig`. Kafka gives durations in milliseconds.
+
+    Args:
+        path: The setting: segment_age, or retention.age.
+        type: As Kafka numbers them.
+        none: The number that stands for None.
+        plus: By how much Kafka's number is greater.
+        texts: The value of a choice that each of Kafka's texts stands for.
+    """
+
+    path: str
+    type: int = LONG
+    none: int | None = None
+    plus: int = 0
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def one(self) -> Declared:
+        """What is declared of it."""
+        place, _, name = self.path.rpartition(".")
+        return _DECLARED[place][name]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether only a new topic can have another."""
+        return not self.one.setting.altered
+
+    @cached_property
+    def about(self) -> str:
+        """What tools show to operators."""
+        return self.one.about.replace("None: ", f"{self.none}: ")
+
+    @cached_property
+    def range(self) -> Range | None:
+        """Which numbers it accepts, None for texts."""
+        setting = self.one.setting
+        if setting.kind is Kind.CHOICE:
+            return None
+        if setting.kind is Kind.DURATION:
+            return Range(0 if setting.least == 0 else 1, MAX_INT64, self.none)
+        most = min(setting.most, MAX_INT64 - self.plus) + self.plus
+        return Range(setting.least + self.plus, most, self.none)
+
+    def value(self, config: LogConfig) -> Any:
+        """Return its value in a config."""
+        place, _, name = self.path.rpartition(".")
+        return getattr(getattr(config, place) if place else config, name)
+
+    def shown(self, config: LogConfig) -> str:
+        """Return its value in a config as Kafka's text."""
+        return self.text(self.value(config))
+
+    def text(self, value: Any) -> str:
+        """Return a value as Kafka's text."""
+        if value is None:
+            return str(self.none)
+        match self.one.setting.kind:
+            case Kind.CHOICE:
+                return next(text for text, stored in self.texts.items() if stored == value)
+            case Kind.DURATION:
+                return str(round(float(value) * 1000))
+            case Kind.SHARE:
+                return str(float(value))
+        return str(value + self.plus)
+
+    def parse(self, name: str, text: str) -> Any:
+        """Return the value of Kafka's text. Raises ConfigError, with the config's name."""
+        if self.texts:
+            _check_accepted(name, text, self.texts.keys() | (NO_CODEC if name == COMPRESSION else set()))
+            return self.texts[text]
+        number = _ratio(name, text) if self.one.setting.kind is Kind.SHARE else _whole(name, text)
+        if number == self.none:
+            return None
+        found = self.range
+        assert found is not None  # noqa: S101 - it has no texts
+        if not found.least <= number <= found.most:  # also refuses NaN
+            raise ConfigError(f"{name} is {text}; it must be {found}")
+        return self._duration(number / 1000) if self.one.setting.kind is Kind.DURATION else number - self.plus
+
+    def _duration(self, seconds: float) -> float | None:
+        """Return a time as seglog has it: more than it can be is no limit, or the most if it has to be one."""
+        return seconds if seconds <= MAX_SECONDS else None if self.one.optional else MAX_SECONDS
 
 
-ABOUT = {  # what tools show to operators
-    "cleanup.policy": "delete: expire old segments; compact: keep the newest record of each key; or both.",
-    COMPRESSION: "The codec of sealed segments: lz4, zstd or uncompressed. Clients may compress as they like.",
-    "delete.retention.ms": "How long compaction keeps tombstones.",
-    "flush.messages": "After how many records a log is synced.",
-    "flush.ms": "After which time a log is synced.",
-    "max.compaction.lag.ms": "The time after which a superseded record is compacted at the latest.",
-    MESSAGE_BYTES: "The most bytes of a batch of records, as it is sent; by default those of the server.",
-    AHEAD: "How far the timestamps that producers give may be ahead of the server's time.",
-    BEHIND: "How far the timestamps that producers give may be behind the server's time.",
-    TIMESTAMPS: "CreateTime: records keep the timestamps of Kafka's clients; LogAppendTime: they get the server's.",
-    "min.cleanable.dirty.ratio": "The part of a log that must be new before it is compacted.",
-    "min.compaction.lag.ms": "How long a record stays uncompacted at least.",
-    "min.insync.replicas": "How many disks must have a record before acks=all is answered.",
-    "retention.bytes": "The most bytes that a partition keeps; -1: no limit.",
-    "retention.ms": "How long a partition keeps its records; -1: no limit.",
-    "segment.bytes": "The most bytes of a segment.",
-    "segment.ms": "The time after which a segment is sealed.",
+@dataclass(frozen=True)
+class _Limit(Setting):
+    """A limit of retention: without compaction Kafka knows none that does not apply."""
+
+    def shown(self, config: LogConfig) -> str:
+        kept = config.retention
+        return self.text(None if kept.expire is False and not kept.compact else self.value(config))
+
+
+@dataclass(frozen=True)
+class _Policy(Setting):
+    """`compact` and whether the limits apply, as one text."""
+
+    def shown(self, config: LogConfig) -> str:
+        retention = config.retention
+        if not retention.compact:
+            return DELETE
+        has_limits = retention.age is not None or retention.bytes is not None
+        expires = has_limits if retention.expire is None else retention.expire
+        return f"{COMPACT},{DELETE}" if expires else COMPACT
+
+    @property
+    def about(self) -> str:
+        return "delete: expire old segments; compact: keep the newest record of each key; or both."
+
+    @property
+    def range(self) -> None:
+        return None
+
+
+SETTINGS: dict[str, Setting] = {
+    POLICY: _Policy("retention.compact", LIST),
+    COMPRESSION: Setting("compression", STRING, texts={"uncompressed": "none", "lz4": "lz4", "zstd": "zstd"}),
+    "delete.retention.ms": Setting("retention.delete_retention"),
+    "flush.messages": Setting("flush_records", none=MAX_INT64),
+    "flush.ms": Setting("flush_interval", none=MAX_INT64),
+    LAG: Setting("retention.max_compaction_lag", none=MAX_INT64),
+    MESSAGE_BYTES: Setting("retention.batch_bytes", INT, none=_NEVER),
+    "message.timestamp.after.max.ms": Setting("retention.timestamp_ahead", none=MAX_INT64),
+    "message.timestamp.before.max.ms": Setting("retention.timestamp_behind", none=MAX_INT64),
+    "message.timestamp.type": Setting(
+        "retention.timestamps", STRING, texts={"CreateTime": "given", "LogAppendTime": "server"}
+    ),
+    "min.cleanable.dirty.ratio": Setting("retention.min_dirty_ratio", DOUBLE),
+    MIN_LAG: Setting("retention.min_compaction_lag"),
+    "min.insync.replicas": Setting("retention.copies", INT, plus=1),
+    RETENTION_BYTES: _Limit("retention.bytes", none=_NEVER),
+    RETENTION_MS: _Limit("retention.age", none=_NEVER),
+    "segment.bytes": Setting("segment_bytes", INT),
+    "segment.ms": Setting("segment_age", none=MAX_INT64),
 }
 
 
@@ -175,6 +207,9 @@ def most_bytes(config: LogConfig, server: int) -> int:
     return server if given is None else min(given, server)
 
 
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
 def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: bool) -> LogConfig:
     """Return a config with changes; None: the default.
 
@@ -186,27 +221,55 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
     Raises:
         ConfigError: A setting is unknown, has an invalid value, or cannot be changed any more.
     """
-    values = values_of(config)
-    for name, given in changes.items():
-        if name in CONSTANT:
-            if given is not None:
-                _check_accepted(name, given, {CONSTANT[name]})
-            continue
-        if name in INTERNAL:
-            _whole({name: given or "0"}, name)
-            continue
-        if name == COMPRESSION and given in NO_CODEC:
-            continue
-        if name not in SETTINGS:
-            raise ConfigError(f"there is no config {name!r}; docs/kafka.md lists those that exist")
-        value = DEFAULTS[name] if given is None else given
-        if SETTINGS[name].fixed and not is_new and value != values[name]:
-            raise ConfigError(f"{name} is {values[name]}, and is fixed once a topic exists; create another topic")
-        if value != values[name]:
-            _check_range(name, value)
-        values[name] = value
-    _check_lags(values)
-    return _config(config, values, is_new=is_new)
+    present = values_of(config)
+    wanted = {name: text for name, given in changes.items() for text in _effective(name, given)}
+    for name, text in wanted.items():
+        if SETTINGS[name].fixed and not is_new and text != present[name]:
+            raise ConfigError(f"{name} is {present[name]}, and is fixed once a topic exists; create another topic")
+    wanted = {name: text for name, text in wanted.items() if text != present[name]}
+    found = {name: SETTINGS[name].parse(name, text) for name, text in wanted.items() if name != POLICY}
+    _check_lags({**present, **wanted})
+    if wanted.keys() & {POLICY, RETENTION_MS, RETENTION_BYTES}:
+        found |= _limits({**present, **wanted})
+    return _with_values(config, {SETTINGS[name].path if name in SETTINGS else name: one for name, one in found.items()})
+
+
+def _effective(name: str, given: str | None) -> Collection[str]:
+    """Return the text that a change gives a setting, or nothing if it has no effect. Raises ConfigError."""
+    if name in CONSTANT:
+        if given is not None:
+            _check_accepted(name, given, {CONSTANT[name]})
+        return ()
+    if name in INTERNAL:
+        _whole(name, given or "0")
+        return ()
+    if name == COMPRESSION and given in NO_CODEC:
+        return ()
+    if name in SETTINGS:
+        return (DEFAULTS[name] if given is None else given,)
+    if given is None:
+        return ()  # to delete what is not there is no error, as with Kafka
+    raise ConfigError(f"there is no config {name!r}; docs/kafka.md lists those that exist")
+
+
+def _limits(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the retention that the policy and the limits of a topic mean."""
+    policy = {one.strip() for one in texts[POLICY].split(",")}
+    if not policy <= POLICIES:
+        raise ConfigError(f"{POLICY} is {texts[POLICY]!r}; it must be delete, compact, or both")
+    limits = {name: SETTINGS[name].parse(name, texts[name]) for name in (RETENTION_MS, RETENTION_BYTES)}
+    expires = DELETE in policy
+    implied = COMPACT not in policy or expires is any(limit is not None for limit in limits.values())
+    return {**limits, POLICY: COMPACT in policy, "retention.expire": None if implied else expires}
+
+
+def _with_values(config: LogConfig, values: Mapping[str, Any]) -> LogConfig:
+    """Return a config with other values. values: path -> value."""
+    kept = {path.partition(".")[2]: value for path, value in values.items() if "." in path}
+    own = {path: value for path, value in values.items() if "." not in path}
+    if "segment_bytes" in own:
+        own["segment_overflow_bytes"] = None  # its default
+    return replace(config, **own, retention=replace(config.retention, **kept))
 
 
 def checked(changes: Mapping[str, str | None], most_bytes: int) -> Mapping[str, str | None]:
@@ -215,7 +278,7 @@ def checked(changes: Mapping[str, str | None], most_bytes: int) -> Mapping[str, 
     Raises ConfigError if it is not.
     """
     given = changes.get(MESSAGE_BYTES)
-    if given is not None and not 0 <= _whole({MESSAGE_BYTES: given}, MESSAGE_BYTES) <= most_bytes:
+    if given is not None and not 0 <= _whole(MESSAGE_BYTES, given) <= most_bytes:
         raise ConfigError(f"{MESSAGE_BYTES} is {given}; it must be 0 to {most_bytes} (--batch-bytes of the server)")
     return changes
 
@@ -225,99 +288,21 @@ def _check_accepted(name: str, value: str, accepted: Collection[str]) -> None:
         raise ConfigError(f"{name} cannot be {value!r}; this server accepts {' or '.join(sorted(accepted))}")
 
 
-def _check_range(name: str, value: str) -> None:
-    """Raise ConfigError if a setting that is a number is outside of its range."""
-    found = RANGES.get(name)
-    if found is None:
-        return
-    number = _ratio({name: value}, name) if SETTINGS[name].type == DOUBLE else _whole({name: value}, name)
-    if not (found.least <= number <= found.most or number == found.none):  # also refuses NaN
-        raise ConfigError(f"{name} is {value}; it must be {found}")
-
-
-def _check_lags(values: Mapping[str, str]) -> None:
+def _check_lags(texts: Mapping[str, str]) -> None:
     """Raise ConfigError if a record must be compacted before it may be."""
-    if _whole(values, LAG) < _whole(values, MIN_LAG):
-        raise ConfigError(f"{LAG} is {values[LAG]}, which is less than {MIN_LAG}, {values[MIN_LAG]}")
+    if _whole(LAG, texts[LAG]) < _whole(MIN_LAG, texts[MIN_LAG]):
+        raise ConfigError(f"{LAG} is {texts[LAG]}, which is less than {MIN_LAG}, {texts[MIN_LAG]}")
 
 
-def _config(config: LogConfig, values: Mapping[str, str], *, is_new: bool) -> LogConfig:
-    policy = {one.strip() for one in values["cleanup.policy"].split(",")}
-    if not policy or not policy <= POLICIES:
-        raise ConfigError(f"cleanup.policy is {values['cleanup.policy']!r}; it must be delete, compact, or both")
-    age, size = _seconds(values, "retention.ms", none=NEVER), _limit(values, "retention.bytes", none=NEVER)
-    retention = replace(
-        config.retention,
-        compact=COMPACT in policy,
-        age=age,
-        bytes=size,
-        expire=_expire(policy, has_limits=age is not None or size is not None),
-        delete_retention=_seconds(values, "delete.retention.ms") or 0.0,
-        min_compaction_lag=_seconds(values, "min.compaction.lag.ms") or 0.0,
-        max_compaction_lag=_seconds(values, "max.compaction.lag.ms", none=MOST_LAG_MS),
-        min_dirty_ratio=_ratio(values, "min.cleanable.dirty.ratio"),
-        copies=_whole(values, "min.insync.replicas") - 1,
-        timestamps=_stamps(values[TIMESTAMPS]),
-        batch_bytes=_limit(values, MESSAGE_BYTES, none=NEVER),
-        timestamp_ahead=_seconds(values, AHEAD, none=MOST_LAG_MS),
-        timestamp_behind=_seconds(values, BEHIND, none=MOST_LAG_MS),
-    )
-    compression = _codec(values[COMPRESSION])
-    segment_age = _segment_age(config, values)
-    if not is_new:
-        return replace(config, retention=retention, compression=compression, segment_age=segment_age)
-    return LogConfig(
-        segment_bytes=_whole(values, "segment.bytes"),
-        segment_age=segment_age,
-        flush_records=_limit(values, "flush.messages", none=MOST_LAG_MS),
-        flush_interval=_seconds(values, "flush.ms", none=MOST_LAG_MS),
-        retention=retention,
-        compression=compression,
-    )
-
-
-def _expire(policy: Collection[str], *, has_limits: bool) -> bool | None:
-    """Return `Retention.expire`: None if the policy is what the limits say by themselves."""
-    wanted = DELETE in policy
-    return None if COMPACT not in policy or wanted is has_limits else wanted
-
-
-def _segment_age(config: LogConfig, values: Mapping[str, str]) -> float | timedelta | None:
-    """Return the age that is given; the present one, which may not be whole milliseconds, if that is not changed."""
-    if values["segment.ms"] == SETTINGS["segment.ms"].shown(config):
-        return config.segment_age
-    return _seconds(values, "segment.ms", none=MOST_LAG_MS)
-
-
-def _codec(value: str) -> Compression:
-    _check_accepted(COMPRESSION, value, CODECS.keys() | NO_CODEC)
-    return CODECS[value]
-
-
-def _stamps(value: str) -> Literal["given", "server"]:
-    _check_accepted(TIMESTAMPS, value, STAMPS.keys())
-    return STAMPS[value]
-
-
-def _whole(values: Mapping[str, str], name: str) -> int:
+def _whole(name: str, text: str) -> int:
     try:
-        return int(values[name])
+        return int(text)
     except ValueError as error:
-        raise ConfigError(f"{name} is {values[name]!r}; it must be a whole number") from error
+        raise ConfigError(f"{name} is {text!r}; it must be a whole number") from error
 
 
-def _limit(values: Mapping[str, str], name: str, *, none: int) -> int | None:
-    found = _whole(values, name)
-    return None if found == none else found
-
-
-def _seconds(values: Mapping[str, str], name: str, *, none: int | None = None) -> float | None:
-    found = _whole(values, name)
-    return None if found == none else found / 1000
-
-
-def _ratio(values: Mapping[str, str], name: str) -> float:
+def _ratio(name: str, text: str) -> float:
     try:
-        return float(values[name])
+        return float(text)
     except ValueError as error:
-        raise ConfigError(f"{name} is {values[name]!r}; it must be a number from 0 to 1") from error
+        raise ConfigError(f"{name} is {text!r}; it must be a number from 0 to 1") from error

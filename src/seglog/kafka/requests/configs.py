@@ -10,7 +10,6 @@ from seglog.errors import ConfigError, Forbidden, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.broker_configs import broker_configs, group_configs
 from seglog.kafka.configs import (
-    ABOUT,
     DEFAULTS,
     LIST,
     MESSAGE_BYTES,
@@ -93,7 +92,7 @@ async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
     sources = {each: DEFAULT if values[each] == DEFAULTS[each] else OF_TOPIC for each in SETTINGS}
     values[MESSAGE_BYTES] = str(most_bytes(config, _most(call)))
     return [
-        _entry(each, values[each], setting.type, sources[each], ABOUT[each], fixed=setting.fixed)
+        _entry(each, values[each], setting.type, sources[each], setting.about, fixed=setting.fixed)
         for each, setting in SETTINGS.items()
     ]
 
