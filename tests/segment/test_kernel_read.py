@@ -24,7 +24,7 @@ from seglog.record import Record
 from seglog.segment.kernel_read import PointReader
 from seglog.segment.lookup import BLOCK_ENTRIES, BYTES_DATA, DenseLookup
 from seglog.storage import File, LocalStorage
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, until
 
 from .conftest import BASE, SALT, Made, Workshop
 
@@ -156,12 +156,21 @@ def _replace(path: Path) -> None:
     other.rename(path)
 
 
+def _rewrite(path: Path) -> None:
+    """Write another content of the same size into the file, and put its time back, as restoring tools do."""
+    before = path.stat()
+    until(lambda: (path.write_bytes(b"CONTENT"), path.stat())[1].st_ctime_ns > before.st_ctime_ns)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_ino == before.st_ino
+
+
 CHANGES: dict[str, Callable[[Path], object]] = {
     "grown": lambda path: path.write_bytes(b"content and more"),
     "cut": lambda path: path.write_bytes(b""),
     "touched": lambda path: os.utime(path, ns=(1, 1)),
     "removed": lambda path: path.unlink(),
     "replaced by one of the same size and time": _replace,
+    "written anew, with its size and time": _rewrite,
     "a directory now": lambda path: (path.unlink(), path.mkdir()),
 }
 
@@ -174,7 +183,7 @@ def test_a_record_is_read_only_as_long_as_another_file_is_unchanged(
     made, seen = points([Record(BASE, 7, b"k", b"v", (("h", b""),))]), tmp_path / "seen"
     seen.write_bytes(b"content")
     status, path = seen.stat(), os.fsencode(seen)
-    known = (id(path) + BYTES_DATA, status.st_ino, status.st_mtime_ns, status.st_size)
+    known = (id(path) + BYTES_DATA, status.st_ino, status.st_ctime_ns, status.st_size)
     assert made.reader.read(made.lookup, BASE, made.size, known) == made.read(BASE) is not None
     assert made.reader.read(made.lookup, BASE + 1, made.size, known) is None
     CHANGES[change](seen)

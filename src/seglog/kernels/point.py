@@ -99,7 +99,7 @@ def read_point(descriptor: int, entries: int, number: int, size: int, offset: in
 def read_point_if(
     path: int,
     inode: int,
-    modified: int,
+    changed: int,
     length: int,
     descriptor: int,
     entries: int,
@@ -111,11 +111,11 @@ def read_point_if(
 ) -> Any:
     """Return what `read_point` returns; None if another file is not the one that was seen.
 
-    path, inode, modified, length: as `path`, `inode`, `modified` and `size` in `unchanged.is_same`, which is called
+    path, inode, changed, length: as `path`, `inode`, `changed` and `size` in `unchanged.is_same`, which is called
     before the record is read. The others are those of `read_point`.
     """
     record = 0
-    if is_same(path, inode, modified, length):
+    if is_same(path, inode, changed, length):
         record = _read_at(descriptor, entries + 16 * number, size, relative, salt)
     if record == 0:
         return _found(_NOTHING)

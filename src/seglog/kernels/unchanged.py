@@ -27,9 +27,9 @@ from seglog.kernels.parameters import Input, Int64s
 NUMBERS = {"x86_64": 332, "amd64": 332, "aarch64": 291, "arm64": 291, "riscv64": 291}
 NUMBER = NUMBERS.get(platform.machine().lower(), -1) if sys.platform == "linux" else -1
 """The number of statx(2) on this machine; -1: none, and every file counts as changed."""
-WANTED = 0x341  # type, inode, size, time of change of the content
+WANTED = 0x381  # type, inode, size, time of change of the inode
 CURRENT_DIRECTORY = -100
-MODE, INODE, SIZE, MODIFIED = 28, 32, 40, 112  # places in struct statx, the same on every machine
+MODE, INODE, SIZE, CHANGED = 28, 32, 40, 96  # places in struct statx, the same on every machine
 FORMAT, DIRECTORY, REGULAR = 0xF000, 0x4000, 0x8000
 NANOSECONDS = 1_000_000_000
 
@@ -38,7 +38,7 @@ _answer = local_array(np.uint64, 32)
 
 
 @inlined
-def is_same(path: int, inode: int, modified: int, size: int) -> Any:
+def is_same(path: int, inode: int, changed: int, size: int) -> Any:
     """Whether the file at a path has this inode, time of change in ns and size, and is no directory.
 
     path: address of the path, ended by a zero byte. False also after any error: the caller finds out why.
@@ -48,14 +48,14 @@ def is_same(path: int, inode: int, modified: int, size: int) -> Any:
     failed = _syscall(NUMBER, CURRENT_DIRECTORY, path, 0, WANTED, at) if NUMBER >= 0 else -1
     if failed != 0 or load_u16(at + MODE) & FORMAT == DIRECTORY:
         return False
-    changed = load_i64(at + MODIFIED) * NANOSECONDS + load_u32(at + MODIFIED + 8)
-    return load_i64(at + INODE) == inode and load_i64(at + SIZE) == size and changed == modified
+    at_present = load_i64(at + CHANGED) * NANOSECONDS + load_u32(at + CHANGED + 8)
+    return load_i64(at + INODE) == inode and load_i64(at + SIZE) == size and at_present == changed
 
 
 @kernel
-def is_unchanged(path: int, inode: int, modified: int, size: int) -> Any:
+def is_unchanged(path: int, inode: int, changed: int, size: int) -> Any:
     """Return `is_same` as 0 or 1."""
-    return int(is_same(path, inode, modified, size))
+    return int(is_same(path, inode, changed, size))
 
 
 @kernel

@@ -47,8 +47,8 @@ class ManifestWatch:
         """Return MANIFEST as a kernel compares it, which this object keeps valid; None if a kernel cannot."""
         if self._path is None or identity is None or not all(-INT64 <= number < INT64 for number in identity):
             return None
-        inode, modified, size = identity
-        return self._address, inode, modified, size
+        inode, changed, size = identity
+        return self._address, inode, changed, size
 
     def _loaded(self) -> Callable[..., Any] | None:
         self._kernel = None if self._path is None else loaded_kernel("unchanged", "is_unchanged")

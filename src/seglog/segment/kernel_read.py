@@ -62,8 +62,8 @@ class PointReader:
         elif _kernel_if is None:
             return None
         else:
-            path, inode, modified, length = seen
-            cells = _kernel_if(path, inode, modified, length, descriptor, address, number, size, offset, relative, salt)
+            path, inode, changed, length = seen
+            cells = _kernel_if(path, inode, changed, length, descriptor, address, number, size, offset, relative, salt)
         if cells is None:
             return None
         headers = cells[4]
