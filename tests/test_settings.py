@@ -148,10 +148,11 @@ with seglog.Broker("shop") as broker:
     stored = topic.partition(0).config.retention
     broker.alter_topic("orders", retention=seglog.Retention(colour="red"))
     altered = topic.partition(1).config.retention
+field = schemas()["RetentionModel"]["properties"]["colour"]
 print(json.dumps({
     "stored": [stored.colour, stored.to_json()["colour"]],
     "altered": [altered.colour, "colour" in altered.to_json()],
-    "http": schemas()["RetentionModel"]["properties"]["colour"],
+    "http": {name: field[name] for name in ("enum", "description", "x-scope")},
     "docs": [line for line in options.page().splitlines() if line.startswith("| `colour` |")],
 }))
 """
@@ -184,7 +185,7 @@ def test_a_new_setting_is_declared_in_one_place_and_found_on_every_surface(tmp_p
     assert found == {
         "stored": ["blue", "blue"],
         "altered": ["red", False],
-        "http": {"type": "string", "enum": ["red", "blue"], "description": about, "default": "red"},
+        "http": {"enum": ["red", "blue"], "description": about, "x-scope": "kafka"},
         "docs": [f"| `colour` | `'red'` | `--kafka-colour` | {about} |"],
     }
     assert "--kafka-colour" in ran("-m", "seglog", "topics", "alter", "--help")

@@ -241,15 +241,16 @@ def test_a_topic_is_made_filled_altered_and_deleted_by_hand(
     expect(console.rows().first).to_contain_text("ä key & more")
 
     page.get_by_role("link", name="Settings").click()
-    page.get_by_label("For", exact=True).fill("7 d")
-    page.get_by_role("button", name="Save retention").click()
-    expect(page.get_by_text("The retention is changed")).to_be_visible()
-    assert server.ask("GET", "/topics/by-hand")["retention"]["age"] == 7 * 86_400
-
-    page.get_by_label("Codec", exact=True).select_option("zstd")
-    page.get_by_role("button", name="Save codec").click()
-    expect(page.get_by_text("The codec is changed")).to_be_visible()
-    assert server.ask("GET", "/topics/by-hand")["config"]["compression"] == "zstd"
+    page.get_by_label("Age", exact=True).fill("7 d")
+    page.locator("summary", has_text="Segments").click()
+    page.get_by_label("Compression", exact=True).select_option("zstd")
+    page.locator("summary", has_text="Kafka's clients").click()
+    page.get_by_label("Batch bytes", exact=True).fill("1 MiB")
+    page.get_by_role("button", name="Save settings").click()
+    expect(page.get_by_text("The settings are changed")).to_be_visible()
+    made = server.ask("GET", "/topics/by-hand")
+    assert (made["retention"]["age"], made["retention"]["batch_bytes"]) == (7 * 86_400, 1024**2)
+    assert made["config"]["compression"] == "zstd"
 
     page.get_by_label("Number", exact=True).fill("3")
     page.get_by_role("button", name="Add partitions").click()

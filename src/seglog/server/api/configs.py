@@ -24,20 +24,30 @@ def whole(value: Any) -> Any:
 
 
 def schema_of(one: Declared) -> Schema:
-    """Return the JSON schema of a setting."""
-    schema = _or_null(_kind_of(one)) if one.optional else _kind_of(one)
-    return {**schema, "description": one.about}
+    """Return the JSON schema of a setting, with what the console makes a field of."""
+    return _described(one, _or_null(_kind_of(one)) if one.optional else _kind_of(one))
 
 
 def schemas() -> dict[str, Schema]:
     """Return the schemas of configs, by the names that others refer to. null in a config: the default."""
-    config = {
-        name: {"anyOf": [_kind_of(one), {"type": "null"}], "description": one.about} for name, one in _LOG.items()
-    }
     kept = {name: {**schema_of(one), "default": one.default} for name, one in _KEPT.items()}
+    config = {name: _described(one, _or_null(_kind_of(one))) for name, one in _LOG.items()}
     return {
         RETENTION: _object("Fields of seglog.Retention; a field that is not named keeps its value.", kept),
         CONFIG: _object("Fields of seglog.LogConfig.", {**config, "retention": _or_null(_RETENTION_REFERENCE)}),
+    }
+
+
+def _described(one: Declared, schema: Schema) -> Schema:
+    return {
+        **schema,
+        "description": one.about,
+        "x-kind": one.setting.kind.value,
+        "x-scope": one.setting.scope.name.lower(),
+        "x-altered": one.setting.altered,
+        "x-optional": one.optional,
+        "x-choices": list(one.choices),
+        "x-default": one.default,
     }
 
 

@@ -1,12 +1,13 @@
 /* What is asked in a dialog: a token, a new topic, and whether something is really to be deleted. */
 
 import { access, ask, path } from "./api.js";
+import { declared, readSettings, settingFields } from "./declared.js";
 import { h, mount } from "./dom.js";
-import { compressionField, field, readRetention, retentionFields } from "./fields.js";
+import { field } from "./fields.js";
 import { button } from "./parts.js";
 import { go } from "./route.js";
-import { notify, refresh } from "./store.js";
-import { parseSize, plural } from "./units.js";
+import { complain, notify, refresh } from "./store.js";
+import { plural } from "./units.js";
 import { escapedName, visibleName } from "./visible.js";
 
 /** Show a form; `submit` gets its fields; if it raises, the dialog stays open and shows the error. */
@@ -94,7 +95,14 @@ export function askForToken(problem, entered, { anyway = false } = {}) {
 }
 
 /** Make a topic. */
-export function createTopic() {
+export async function createTopic() {
+  let settings;
+  try {
+    settings = await declared();
+  } catch (error) {
+    complain(error);
+    return;
+  }
   show({
     title: "New topic",
     action: "Create",
@@ -109,21 +117,10 @@ export function createTopic() {
         pattern: "[0-9]+",
         required: true,
       }),
-      retentionFields({}),
-      h(
-        "details",
-        null,
-        h("summary", null, "Segments"),
-        field("segment_bytes", "Segment size", "A new file starts at this size.", { value: "1 GiB", required: true }),
-        compressionField("none"),
-      ),
+      settingFields(settings),
     ],
     submit: async (said) => {
-      const config = {
-        segment_bytes: parseSize(said.get("segment_bytes")),
-        compression: said.get("compression"),
-        retention: readRetention(said),
-      };
+      const config = readSettings(settings, said);
       const name = said.get("name").trim();
       await ask("POST", "/topics", { json: { name, partitions: Number(said.get("partitions")), config } });
       notify("good", `Topic ${name} was created.`);

@@ -1,39 +1,26 @@
 /* What a topic keeps and how: shown, changed, and the topic deleted. */
 
 import { ask, path } from "./api.js";
+import { declared, readSettings, settingFields } from "./declared.js";
 import { deleteTopic } from "./dialogs.js";
 import { h } from "./dom.js";
-import { compressionField, field, readRetention, retentionFields } from "./fields.js";
+import { field } from "./fields.js";
 import { button } from "./parts.js";
 import { complain, notify, refresh } from "./store.js";
 import { bytes, duration, exact, plural } from "./units.js";
 
 const SECONDS = new Set(["segment_age", "flush_interval"]);
 
+let settings = null;
+
 /** The view. */
 export function view(_route, topic) {
   return [
     h(
       "section",
-      { "aria-labelledby": "retention" },
-      h("h2", { id: "retention" }, "Retention"),
-      h(
-        "form",
-        { class: "form", key: JSON.stringify(topic.retention), on: { submit: (event) => alter(event, topic) } },
-        retentionFields(topic.retention),
-        h("p", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Save retention")),
-      ),
-    ),
-    h(
-      "section",
-      { "aria-labelledby": "compression" },
-      h("h2", { id: "compression" }, "Compression"),
-      h(
-        "form",
-        { class: "form", key: topic.config.compression ?? "none", on: { submit: (event) => compress(event, topic) } },
-        compressionField(topic.config.compression),
-        h("p", { class: "actions" }, h("button", { type: "submit" }, "Save codec")),
-      ),
+      { "aria-labelledby": "settings" },
+      h("h2", { id: "settings" }, "Settings"),
+      settings === null ? loading() : form(topic),
     ),
     h(
       "section",
@@ -79,6 +66,24 @@ export function view(_route, topic) {
   ];
 }
 
+function loading() {
+  declared().then((found) => {
+    settings = found.filter((one) => one.altered);
+    refresh();
+  }, complain);
+  return h("p", { class: "soft" }, "Loading …");
+}
+
+function form(topic) {
+  const config = { ...topic.config, retention: topic.retention };
+  return h(
+    "form",
+    { class: "form", key: JSON.stringify(config), on: { submit: (event) => alter(event, topic, config) } },
+    settingFields(settings, config),
+    h("p", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Save settings")),
+  );
+}
+
 function configuration(topic) {
   const rows = Object.entries(topic.config).filter(([name]) => name !== "retention");
   return h(
@@ -96,28 +101,17 @@ function setting(name, value) {
   return SECONDS.has(name) ? duration(value) : exact(value);
 }
 
-async function alter(event, topic) {
+async function alter(event, topic, config) {
   event.preventDefault();
   try {
-    const retention = readRetention(new FormData(event.target));
-    await ask("PATCH", path("topics", topic.name), { json: { retention } });
-    notify("good", "The retention is changed in every partition.");
+    const changes = readSettings(settings, new FormData(event.target), config);
+    if (!Object.keys(changes).length) throw new RangeError("Nothing is changed.");
+    await ask("PATCH", path("topics", topic.name), { json: changes });
+    notify("good", "The settings are changed in every partition.");
     refresh();
   } catch (error) {
     if (error instanceof RangeError) notify("bad", error.message);
     else complain(error);
-  }
-}
-
-async function compress(event, topic) {
-  event.preventDefault();
-  try {
-    const compression = new FormData(event.target).get("compression");
-    await ask("PATCH", path("topics", topic.name), { json: { compression } });
-    notify("good", "The codec is changed; the cleaner stores the sealed segments again.");
-    refresh();
-  } catch (error) {
-    complain(error);
   }
 }
 
