@@ -113,8 +113,7 @@ class Retention(_Fields):
     Args:
         bytes: Size of all stores above which whole segments are deleted, oldest first, so the log may be larger by less
             than one segment; when one rolls, and by `expire`. None: no limit.
-        age: Time after a segment was sealed, by the log's clock, until it may be deleted; when one rolls, and by
-            `expire`. None: no limit.
+        age: Time until a segment may be deleted, see `age_from`; when one rolls, and by `expire`. None: no limit.
         compact: Keep only the latest record of each key: a compaction deletes the records that a later one supersedes.
         delete_retention: Time that a tombstone is kept after its first compaction.
         min_compaction_lag: Time after sealing before a segment may be compacted.
@@ -134,6 +133,9 @@ class Retention(_Fields):
             which always holds.
         expire: False: `bytes` and `age` are kept but delete nothing, as with Kafka's cleanup.policy=compact. True: they
             do, and Kafka's clients see cleanup.policy=compact,delete also without any. None: they do.
+        age_from: From when `age` counts. "sealed": from the sealing of the segment, by the log's clock. "records": from
+            the highest timestamp of its records if that is earlier, as in Kafka; an active segment of that age is
+            sealed by `expire`.
         timestamp_ahead: Time by which a timestamp that a client of Kafka gives may be after the server's:
             message.timestamp.after.max.ms. None: no limit.
         timestamp_behind: Time by which it may be before the server's: message.timestamp.before.max.ms. None: no limit.
@@ -156,6 +158,7 @@ class Retention(_Fields):
     timestamps: Annotated[Literal["given", "server"], choice(**_OF_KAFKA)] = "given"
     batch_bytes: Annotated[int | None, size(**_OF_KAFKA)] = None
     expire: Annotated[bool | None, switch(later=True, **_KEPT)] = None
+    age_from: Annotated[Literal["sealed", "records"], choice(later=True, **_KEPT)] = "sealed"
     timestamp_ahead: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
     timestamp_behind: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
 

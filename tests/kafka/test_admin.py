@@ -67,6 +67,7 @@ def test_a_topic_is_created_with_its_config_and_deleted(kafka, admin, name):
     assert info.partitions == 3
     assert info.config.segment_bytes == 65536
     kept = Retention(
+        age_from="records",
         compact=True,
         age=3600.0,
         bytes=1_000_000,
@@ -100,7 +101,9 @@ def test_configs_are_altered_one_by_one(kafka, admin, name):
     ).result()
     alter(ConfigEntry("retention.bytes", "1", incremental_operation=operation.SET), validate_only=True).result()
     with Client(kafka.url) as http:
-        assert http.topic(name).info().config.retention == Retention(compact=True, bytes=77, timestamp_ahead=3600.0)
+        assert http.topic(name).info().config.retention == Retention(
+            compact=True, bytes=77, timestamp_ahead=3600.0, age_from="records"
+        )
     alter(ConfigEntry("cleanup.policy", "delete", incremental_operation=operation.SUBTRACT)).result()
     assert described(admin, name)["cleanup.policy"].value == "compact"
     for entry in (
@@ -238,7 +241,10 @@ def test_configs_are_replaced(kafka, admin, name):
     assert [one["error_code"] for one in found["responses"]] == [0]
     with Client(kafka.url) as http:
         config = http.topic(name).info().config
-    assert (config.retention, config.segment_bytes) == (Retention(bytes=5000, timestamp_ahead=3600.0), 9999)
+    assert (config.retention, config.segment_bytes) == (
+        Retention(bytes=5000, timestamp_ahead=3600.0, age_from="records"),
+        9999,
+    )
 
 
 def test_the_age_of_segments_is_altered(kafka, admin, name):

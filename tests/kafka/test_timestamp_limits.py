@@ -17,7 +17,7 @@ from tests.kafka.producers import RawTransactional, stored
 AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
 NONE = str(2**63 - 1)
 HOUR = 3_600_000
-KAFKAS = Retention(timestamp_ahead=3600.0)
+KAFKAS = Retention(timestamp_ahead=3600.0, age_from="records")
 
 
 @pytest.fixture
@@ -93,9 +93,9 @@ def test_topics_that_kafkas_clients_create_have_kafkas_limit_and_others_none(kaf
 
 def test_the_limits_are_altered_and_reset(kafka, admin, name):
     admin.create_topics([NewTopic(name, 1, config={AFTER: NONE, BEFORE: "5000"})])[name].result()
-    assert retention_of(kafka, name) == Retention(timestamp_behind=5.0)
+    assert retention_of(kafka, name) == Retention(timestamp_behind=5.0, age_from="records")
     alter(admin, name, AFTER, "1500")
-    assert retention_of(kafka, name) == Retention(timestamp_ahead=1.5, timestamp_behind=5.0)
+    assert retention_of(kafka, name) == Retention(timestamp_ahead=1.5, timestamp_behind=5.0, age_from="records")
     for config in (AFTER, BEFORE):
         alter(admin, name, config, None, AlterConfigOpType.DELETE)
     assert retention_of(kafka, name) == KAFKAS

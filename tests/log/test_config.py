@@ -48,6 +48,7 @@ BAD_RETENTION: dict[str, list[object]] = {
     "expire": [0, 1, "no"],
     "timestamp_ahead": [-1, "1 h", True],
     "timestamp_behind": [-1, float("nan")],
+    "age_from": ["created", None, True],
 }
 
 

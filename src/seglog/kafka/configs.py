@@ -195,8 +195,8 @@ def values_of(config: LogConfig) -> dict[str, str]:
     return {name: setting.shown(config) for name, setting in SETTINGS.items()}
 
 
-NEW = LogConfig(retention=Retention(timestamp_ahead=3600.0))
-"""The config of a topic that a client of Kafka creates, without a config of its own; the limit is Kafka's."""
+NEW = LogConfig(retention=Retention(timestamp_ahead=3600.0, age_from="records"))
+"""The config of a topic that a client of Kafka creates, without a config of its own: what Kafka does."""
 
 DEFAULTS = values_of(NEW)
 

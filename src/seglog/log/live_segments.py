@@ -290,7 +290,7 @@ class LiveSegments:
         """Delete segments that retention no longer keeps; return how many."""
         now, gone = self._clock(), 0
         quiet = self._quiet_since(now)
-        if not self.active.empty and (quiet is not None or self.age_is_due()):
+        if not self.active.empty and (quiet is not None or self.age_is_due() or self._has_old_records(now)):
             gone = self.roll(sealed_at=quiet)
         gone += self.drop_expired(now)
         self.catalog.collect()
@@ -301,6 +301,13 @@ class LiveSegments:
         age = self.config.retention.age_us
         quiet = self.ticks() - self.last_append
         return None if age is None or quiet < age else now - quiet
+
+    def _has_old_records(self, now: int) -> bool:
+        """Whether the retention counts from records, and the newest of the active segment is older than it keeps."""
+        retention, newest = self.config.retention, self.active.tally.max_timestamp
+        if retention.age_from != "records" or retention.age_us is None or newest is None:
+            return False
+        return now - newest >= retention.age_us
 
     def drop_expired(self, now: int) -> int:
         """Drop the sealed segments that retention selects and that are not held; return how many."""

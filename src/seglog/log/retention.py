@@ -13,7 +13,7 @@ def select_expired(sealed: Sequence[SegmentEntry], active_bytes: int, retention:
     """Return how many of the oldest sealed segments may be deleted.
 
     sealed: in order, the oldest first; active_bytes: size of the active store, which is never deleted; now: us.
-    By age, a segment is deleted once it was sealed `retention.age` ago by the log's clock; by size, as long as the rest
+    By age, a segment is deleted `retention.age` after `aged_from` by the log's clock; by size, as long as the rest
     is still `retention.bytes` or more. The policy that deletes more decides.
     """
     return max(_too_old(sealed, retention, now), _too_many(sealed, active_bytes, retention))
@@ -25,13 +25,25 @@ def _too_old(sealed: Sequence[SegmentEntry], retention: Retention, now: int) -> 
         return 0
     count, latest = 0, MIN_TIMESTAMP
     for number, segment in enumerate(sealed, 1):
-        if segment.sealed_at is None or segment.sealed_at > now:
+        moment = aged_from(segment, retention)
+        if moment is None or moment > now:
             continue  # sealed while the clock was ahead: it is deleted with the next one, which was sealed later
-        latest = max(latest, segment.sealed_at)  # a clock that was behind must not delete a segment early
+        latest = max(latest, moment)  # a clock that was behind must not delete a segment early
         if now - latest < age:
             break
         count = number
     return count
+
+
+def aged_from(segment: SegmentEntry, retention: Retention) -> int | None:
+    """Return the time (us) from which the age of a sealed segment counts; None if it is unknown.
+
+    Records with a time in the future count from the sealing, so that they do not keep their segment forever.
+    """
+    sealed, newest = segment.sealed_at, segment.max_timestamp
+    if retention.age_from == "sealed" or newest is None:
+        return sealed
+    return newest if sealed is None else min(newest, sealed)
 
 
 def _too_many(sealed: Sequence[SegmentEntry], active_bytes: int, retention: Retention) -> int:

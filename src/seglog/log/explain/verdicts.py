@@ -17,6 +17,7 @@ from seglog.compaction.schedule import LEAST_GARBAGE, Standing, choose_passed, l
 from seglog.errors import CorruptRecord
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.log.explain.key_search import Later
+from seglog.log.retention import aged_from
 from seglog.record import EPOCH
 
 What = Literal["latest", "superseded", "tombstone", "unkeyed", "record", "gone", "not yet"]
@@ -273,11 +274,12 @@ def _by_retention(facts: Facts) -> tuple[str, int | None]:
     log, retention = facts.log, facts.log.manifest.config.retention
     told, until = [], None
     if retention.age_us is not None and facts.entry.sealed:
-        sealed = [entry.sealed_at or 0 for entry in log.manifest.segments[: facts.number + 1]]
-        until = max(sealed) + retention.age_us
+        ages = [aged_from(entry, retention) or 0 for entry in log.manifest.segments[: facts.number + 1]]
+        until = max(ages) + retention.age_us
         told.append(f"at {moment(until)} by retention.age")
     elif retention.age_us is not None:
-        told.append(f"{_span(retention.age_us)} (retention.age) after it was sealed")
+        begin = "it was sealed" if retention.age_from == "sealed" else "its newest record"
+        told.append(f"{_span(retention.age_us)} (retention.age) after {begin}")
     if retention.most_bytes is not None:
         behind = log.active_bytes + sum(entry.disk_bytes for entry in log.manifest.segments[facts.number + 1 : -1])
         left = max(retention.most_bytes - (0 if facts.number == len(log.manifest.segments) - 1 else behind), 0)
