@@ -18,6 +18,7 @@ from seglog.settings import (
     count,
     declared,
     duration,
+    known_values,
     share,
     size,
     switch,
@@ -338,6 +339,18 @@ class LogConfig(_Fields):
             for field in dataclasses.fields(self)
             if getattr(other, field.name) != getattr(self, field.name)
         }
+
+    @classmethod
+    def from_any_version(cls, values: Mapping[str, Any]) -> tuple[LogConfig, dict[str, Any]]:
+        """Read a config that a newer version may have written.
+
+        Returns the config, and the settings that this version does not know, or whose values it does not: path, such as
+        retention.age -> value. They have their defaults in the config.
+        """
+        own, unknown = known_values(cls, {name: value for name, value in values.items() if name != "retention"})
+        kept, unknown_kept = known_values(Retention, values.get("retention", {}))
+        unknown |= {f"retention.{name}": value for name, value in unknown_kept.items()}
+        return cls(**own, retention=Retention(**kept)), unknown
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> LogConfig:

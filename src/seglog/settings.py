@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import timedelta
 from enum import Enum
@@ -192,6 +193,21 @@ def arguments_of(kind: type) -> dict[str, str]:
         else:
             found[name] += " " + line.strip()
     return found
+
+
+def known_values(config: type, values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values that a config class takes, and the others: of unknown settings, or out of their bounds."""
+    found: dict[str, Any] = {}
+    unknown: dict[str, Any] = {}
+    for name, value in within_bounds(config, dict(values)).items():
+        one = declared(config).get(name)
+        try:
+            if one is None:
+                raise ConfigError(f"there is no setting {name}")
+            found[name] = one.checked(value, name)
+        except ConfigError:
+            unknown[name] = value
+    return found, unknown
 
 
 def within_bounds(config: type, values: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import timedelta
 from itertools import islice
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 
 import seglog
 from seglog import LogConfig, Retention
+from seglog.client.failures import error_of
+from seglog.client.models import TopicInfo
+from seglog.client.requests.call import Answer
 
 ONCE = "seglog-once"
 
@@ -322,3 +326,21 @@ def test_workers_share_the_records_of_every_partition(client: seglog.Client, nam
         ]
     with pytest.raises(seglog.InvalidArgument):
         next(topic.follow(share=(4, 4)))
+
+
+def test_a_setting_of_a_newer_server_is_shown_and_hides_no_topic() -> None:
+    newer = {"name": "orders", "id": "0" * 32, "partitions": 1, "records": 0, "bytes": 0}
+    config = {**LogConfig(segment_bytes=2048).to_json(), "tint": 3}
+    retention = {**Retention(age=60).to_json(), "colour": "red", "unkeyed": "archive"}
+    info = TopicInfo.from_json({**newer, "config": config, "retention": retention})
+    assert info.config == LogConfig(segment_bytes=2048, retention=Retention(age=60))
+    assert info.unknown == {"tint": 3, "retention.colour": "red", "retention.unkeyed": "archive"}
+    with pytest.raises(seglog.ConfigError, match="open it with a newer version"):
+        LogConfig.from_json({**config, "retention": retention})  # a log is not opened without them
+
+
+def test_an_older_server_is_named_as_the_reason() -> None:
+    problem = {"detail": "there is nothing at this path", "error": "HttpProblem"}
+    error = error_of(Answer(404, {}, json.dumps(problem).encode()))
+    assert isinstance(error, seglog.errors.InvalidArgument)
+    assert "older than this client" in str(error)

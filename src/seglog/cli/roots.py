@@ -233,7 +233,7 @@ class RemoteRoot:
 
 def _remote_facts(info: TopicInfo) -> Facts:
     config = info.config.to_json()
-    return {
+    facts = {
         "name": info.name,
         "partitions": info.partitions,
         "id": info.id,
@@ -242,3 +242,4 @@ def _remote_facts(info: TopicInfo) -> Facts:
         "retention": config["retention"],
         "config": config,
     }
+    return {**facts, "unknown": dict(info.unknown)} if info.unknown else facts

@@ -15,6 +15,7 @@ from seglog.format.foreign import UNREADABLE
 if TYPE_CHECKING:
     from seglog.client.requests.call import Answer
 
+_NO_SUCH_REQUEST = (404, 405)
 _PASSING = (408, 429, 503)
 _OF_PROBLEMS = frozenset({"type", "title", "status", "detail", "error", "retriable"})
 _SHOWN_BYTES = 200
@@ -62,6 +63,11 @@ def _by_status(answer: Answer, detail: str) -> SeglogError:
         return Forbidden(detail)
     if answer.status in _PASSING:
         return Busy(detail, retry_after=retry_after(answer))
+    if answer.status in _NO_SUCH_REQUEST and "error" in _problem(answer):
+        return InvalidArgument(
+            f"the server does not have this request ({detail}): it is older than this client, and must be upgraded, or "
+            "it is no seglog server"
+        )
     if 400 <= answer.status < 500 and "error" in _problem(answer):  # an HTTP refusal such as 405 or 413
         return InvalidArgument(detail)
     return ServerError(detail, status=answer.status)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from seglog.config import Expose, LogConfig, Retention
@@ -23,7 +24,10 @@ when the archive has it, too; "mirrored", when copies have it on their disks, to
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic. id: 32 hex digits, random, set at its creation; records, bytes: of all partitions together."""
+    """A topic. id: 32 hex digits, random, set at its creation; records, bytes: of all partitions together.
+
+    unknown: the settings of a server of a newer version that this one does not know: name -> value.
+    """
 
     name: str
     id: str
@@ -31,6 +35,7 @@ class TopicInfo:
     records: int
     bytes: int
     config: LogConfig
+    unknown: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def retention(self) -> Retention:
@@ -40,14 +45,9 @@ class TopicInfo:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> TopicInfo:
         """Parse a topic as the server reports it."""
-        return cls(
-            values["name"],
-            values["id"],
-            values["partitions"],
-            values["records"],
-            values["bytes"],
-            LogConfig.from_json({**values["config"], "retention": values["retention"]}),
-        )
+        config, unknown = LogConfig.from_any_version({**values["config"], "retention": values["retention"]})
+        figures = {name: values[name] for name in ("name", "id", "partitions", "records", "bytes")}
+        return cls(**figures, config=config, unknown=unknown)
 
 
 class Bounds(NamedTuple):

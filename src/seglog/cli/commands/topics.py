@@ -45,6 +45,7 @@ def _list(args: Args) -> int:
 
 def _row(facts: Facts) -> tuple[object, ...]:
     kept = [f"{name} {value}" for name, value in changed_retention(Retention(**facts["retention"])).items()]
+    kept += [f"{name} {value} (unknown to this version)" for name, value in facts.get("unknown", {}).items()]
     size = format_size(facts["bytes"])
     return facts["name"], facts["partitions"], facts["records"], size, ", ".join(kept) or "everything"
 
