@@ -284,4 +284,4 @@ class TopicLedger:
         """Give a topic another retention: all partitions or none."""
         altered = tuple(replace(part, retained=frozenset([retained])) for part in self.known.topics[name])
         with self.call(broker, replace(self.known, topics={**self.known.topics, name: altered})):
-            broker.alter_topic(name, retention=seglog.Retention(bytes=retained))
+            broker.alter_topic(name, retention=seglog.Retention(bytes=retained), segment_age=60)

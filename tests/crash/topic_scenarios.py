@@ -52,12 +52,12 @@ def nothing(storage: Storage, ledger: TopicLedger) -> None:
     """No broker at all."""
 
 
-def orders(config: seglog.LogConfig = SMALL) -> Step:
-    """Return a step that makes a broker of one topic with two partitions that hold some records, and a group."""
+def orders(config: seglog.LogConfig = SMALL, partitions: int = 2) -> Step:
+    """Return a step that makes a broker of one topic, whose first two partitions hold some records, and a group."""
 
     def prepare(storage: Storage, ledger: TopicLedger) -> None:
         with opened(storage, ledger) as broker:
-            ledger.create(broker, "orders", 2, config)
+            ledger.create(broker, "orders", partitions, config)
             for number in range(4):
                 ledger.append(broker, "orders", number % 2, b"old %d" % number)
             ledger.commit(broker, {("orders", 0): 1})
@@ -152,7 +152,7 @@ SCENARIOS = [
     Scenario("batches over partitions", orders(), batches),
     Scenario("publish to partitions", orders(), publish),
     Scenario("groups", orders(), groups),
-    Scenario("alter retention", orders(), alter),
+    Scenario("alter four partitions", orders(partitions=4), alter),
 ]
 
 
