@@ -42,7 +42,8 @@ async def fetch(call: Call) -> Values:
     del topics, named
     call.holding.reduce(len(wanted), count)
     call.free()
-    wanted = await _wait(call, wanted)
+    with call.sender.waiting():
+        wanted = await _wait(call, wanted)
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
     read = await take_ahead(call, wanted, most) or await _read_now(call, wanted, most)
     if len(wanted) == 1 and wanted[0].log is not None and read[0].values["records"]:
