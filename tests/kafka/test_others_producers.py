@@ -10,7 +10,7 @@ from seglog import Broker, MemoryStorage
 from seglog.kafka import codes
 from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.producers import sequences
-from seglog.kafka.producers.registry import Producers
+from seglog.kafka.producers.registry import PRODUCER_BYTES, Producers
 from seglog.kafka.producers.remembered import FROM_LOG, Entry, Remembered, Who
 from seglog.kafka.producers.sequences import KEY, key_of, owner_of
 from seglog.kafka.records.decode import head_of
@@ -157,14 +157,48 @@ def test_a_caller_with_very_many_producers_loses_its_own_first_and_no_others():
         with pytest.raises(sequences.OutOfOrderSequence):
             await append(producers, topic, 7 + 5, producer=1, payer="victim")
 
-    with_producers(story, most_bytes=1536 * 40)
+    with_producers(story, most_bytes=40 * PRODUCER_BYTES)
+
+
+@pytest.mark.parametrize(("mine", "others"), [(MINE, OTHER), ("", "")], ids=["tokens", "addresses"])
+def test_a_stranger_with_very_many_producers_in_a_partition_loses_its_own_first(monkeypatch, mine, others):
+    monkeypatch.setattr(sequences, "MOST_PRODUCERS", 40)
+
+    async def story(producers, topic):
+        await append(producers, topic, 7, producer=1, owner=mine, payer="victim")
+        for number in range(100):
+            await append(producers, topic, 0, producer=1000 + number, owner=others, payer="mallory")
+        known = [one.producer for one in await producers.of((topic.id, 0), topic.partition(0))]
+        assert known == [1, *range(1071, 1100)]
+        assert producers.counts() == (30, 1)
+        with pytest.raises(sequences.OutOfOrderSequence):
+            await append(producers, topic, 7 + 5, producer=1, owner=mine, payer="victim")
+
+    with_producers(story)
+
+
+def test_a_stranger_with_very_many_producers_loses_its_own_first_also_when_a_server_starts_again(monkeypatch):
+    async def story(producers, topic):
+        await append(producers, topic, 7, producer=1, owner=MINE)
+        for number in range(100):
+            await append(producers, topic, 0, producer=1000 + number, owner=OTHER)
+        with monkeypatch.context() as patched:
+            patched.setattr(sequences, "MOST_PRODUCERS", 40)
+            in_partition = Producers(producers._workers, 1_000_000)
+            with pytest.raises(sequences.OutOfOrderSequence):
+                await append(in_partition, topic, 7 + 5, producer=1, owner=MINE)
+        in_all = Producers(producers._workers, 40 * PRODUCER_BYTES)
+        with pytest.raises(sequences.OutOfOrderSequence):
+            await append(in_all, topic, 7 + 5, producer=1, owner=MINE)
+
+    with_producers(story)
 
 
 def test_producers_that_were_read_from_a_log_have_a_share_until_they_send_something():
     async def story(producers, topic):
         for number in range(50):
             await append(producers, topic, 0, producer=number)
-        later = Producers(producers._workers, 1536 * 40)
+        later = Producers(producers._workers, 40 * PRODUCER_BYTES)
         known = [one.producer for one in await later.of((topic.id, 0), topic.partition(0))]
         assert known == [*range(20, 50)]
         await append(later, topic, 1, producer=49, payer="victim")

@@ -19,7 +19,7 @@ from seglog.server.runtime.workers import Workers
 
 ID_BITS = 62
 MOST_PARTITIONS = 10_000
-PRODUCER_BYTES = 1536
+PRODUCER_BYTES = 2048
 """What a partition remembers of a producer, about."""
 
 
@@ -55,7 +55,7 @@ class Producers:
         """workers: for reading the end of a log. most_bytes: that all producers may take in memory."""
         self._workers = workers
         self._known: dict[Place, Sequences] = {}
-        self._remembered = Remembered(most_bytes // PRODUCER_BYTES)
+        self._remembered: Remembered[Entry] = Remembered(most_bytes // PRODUCER_BYTES)
         self._locks: WeakValueDictionary[Entry, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
@@ -67,7 +67,7 @@ class Producers:
             log: Of the partition.
             head: Of the batch.
             owner: Of the producer, see `Who`.
-            payer: Whose share the producer counts against.
+            payer: Whose share the producer counts against, if it has no owner.
 
         Raises:
             OldProducerEpoch, OutOfOrderSequence: It is neither the next batch nor one of the last.
@@ -86,10 +86,10 @@ class Producers:
 
     def _note(self, place: Place, sequences: Sequences, entry: Entry, payer: str, appended: tuple[Head, int]) -> None:
         """Remember a batch, at its offset, and forget what there is no more room for."""
-        for who in sequences.note(entry.who, *appended):
+        for who in sequences.note(entry.who, *appended, payer):
             self._remembered.forget(Entry(place, who))
         if self._known.get(place) is sequences:
-            self._forget(self._remembered.use(payer, entry))
+            self._forget(self._remembered.use(entry.who.payer(payer), entry))
 
     def _forget(self, entries: list[Entry]) -> None:
         for one in entries:
@@ -119,7 +119,7 @@ class Producers:
                 self._drop(place)
                 self._known[place] = made
                 for who, _ in [*made]:
-                    self._forget(self._remembered.use(FROM_LOG, Entry(place, who)))
+                    self._forget(self._remembered.use(who.payer(FROM_LOG), Entry(place, who)))
                 if len(self._known) > MOST_PARTITIONS:  # the oldest is read again when it is needed
                     self._drop(next(iter(self._known)))
             found = self._known[place]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
 
 from seglog.server.runtime.shares import Shares
 
 Place = tuple[str, int]
 """A topic's id, and the number of the partition."""
 FROM_LOG = ""
-"""Stands for the caller of a producer that was read from a log, until it sends something."""
+"""Stands for the caller of a producer without an owner that was read from a log, until it sends something."""
+One = TypeVar("One", bound=Hashable)
 
 
 class Who(NamedTuple):
@@ -18,6 +20,10 @@ class Who(NamedTuple):
 
     owner: str
     id: int
+
+    def payer(self, payer: str) -> str:
+        """Return whose share it counts against: its owner's, which logs store; without one `payer`'s."""
+        return self.owner or payer
 
 
 class Entry(NamedTuple):
@@ -27,20 +33,20 @@ class Entry(NamedTuple):
     who: Who
 
 
-class Remembered:
-    """The producers of all partitions; a caller that has more than its share loses those that it used first."""
+class Remembered(Generic[One]):
+    """Producers of one partition, or of all; a caller that has more than its share loses those that it used first."""
 
     def __init__(self, most: int) -> None:
         """most: of all callers, see `Shares`."""
         self._shares = Shares(most)
-        self._payers: dict[Entry, str] = {}
-        self._of: dict[str, OrderedDict[Entry, None]] = {}
+        self._payers: dict[One, str] = {}
+        self._of: dict[str, OrderedDict[One, None]] = {}
 
     def __len__(self) -> int:
-        """Return how many producers are remembered, each counted per partition."""
+        """Return how many are remembered."""
         return len(self._payers)
 
-    def use(self, payer: str, entry: Entry) -> list[Entry]:
+    def use(self, payer: str, entry: One) -> list[One]:
         """Note that a producer sends something, or was found in a log; return those that must be forgotten for it."""
         before = self._payers.get(entry)
         if before is not None and payer in (before, FROM_LOG):
@@ -58,7 +64,7 @@ class Remembered:
         self._shares.change(payer, 1)
         return forgotten
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: One) -> None:
         """Count a producer no longer; no error if it is not known."""
         payer = self._payers.get(entry)
         if payer is not None:
@@ -66,7 +72,7 @@ class Remembered:
             if not self._of[payer]:
                 del self._of[payer]
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: One) -> None:
         payer = self._payers.pop(entry)
         del self._of[payer][entry]
         self._shares.change(payer, -1)

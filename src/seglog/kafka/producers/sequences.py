@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from seglog.kafka.faults import OldProducerEpoch, OutOfOrderSequence
-from seglog.kafka.producers.remembered import Who
+from seglog.kafka.producers.remembered import FROM_LOG, Remembered, Who
 from seglog.kafka.records.layout import Head
 from seglog.log.log import Log
 from seglog.topic.idempotency.marks import read_mark
@@ -33,7 +33,8 @@ SEQUENCES = 2**31
 REMEMBERED = 5
 """How many of its last batches a producer may repeat, as with Kafka."""
 MOST_PRODUCERS = 10_000
-"""Producers that a partition remembers; of others any sequence is accepted, as of those that Kafka has expired."""
+"""Producers that a partition remembers, see `Shares`; of others any sequence is accepted, as of those that Kafka has
+expired."""
 WINDOW_BYTES, WINDOW_MARKS = 64 * 1024 * 1024, 100_000
 
 
@@ -108,6 +109,7 @@ class Sequences:
         """Read the end of the log."""
         self.epoch = log.view().manifest.epoch
         self._producers: OrderedDict[Who, Producer] = OrderedDict()
+        self._remembered: Remembered[Who] = Remembered(MOST_PRODUCERS)
         if log.next_offset > log.lowest_offset:
             self._read(log)
 
@@ -121,8 +123,7 @@ class Sequences:
                 producer, epoch, sequence = map(int, key.group(1, 2, 3))
                 who = Who(key[4] or NO_OWNER, producer)
                 self._note(who, epoch, Range.of(sequence, found[1].rows), None)
-                while len(self._producers) > MOST_PRODUCERS:
-                    self._producers.popitem(last=False)
+                self._count(who, FROM_LOG)
 
     def __len__(self) -> int:
         """Return how many producers are remembered."""
@@ -167,15 +168,25 @@ class Sequences:
         known = self._known(who)
         return None if known is None else Producer(known.epoch, dict(known.batches))
 
-    def note(self, who: Who, head: Head, offset: int) -> list[Who]:
-        """Remember a batch that was appended, at its offset; return the producers that are forgotten for it."""
+    def note(self, who: Who, head: Head, offset: int, payer: str) -> list[Who]:
+        """Remember a batch that was appended, at its offset; return the producers that are forgotten for it.
+
+        payer: whose share of the partition's producers it counts against.
+        """
         self._note(who, head.producer_epoch, _sent(head), Appended(offset, head.checksum))
         self._producers[who].timestamp = head.max_timestamp
-        return [self._producers.popitem(last=False)[0]] if len(self._producers) > MOST_PRODUCERS else []
+        return self._count(who, payer)
+
+    def _count(self, who: Who, payer: str) -> list[Who]:
+        forgotten = self._remembered.use(who.payer(payer), who)
+        for one in forgotten:
+            del self._producers[one]
+        return forgotten
 
     def forget(self, who: Who) -> None:
         """Accept any sequence of a producer from now on."""
         self._producers.pop(who, None)
+        self._remembered.forget(who)
 
     def _note(self, who: Who, epoch: int, sent: Range, appended: Appended | None) -> None:
         known = self._producers.get(who)
