@@ -195,11 +195,15 @@ def patient_kafka(monkeypatch):
         yield kafka
 
 
-def _long_fetch(kafka, raw, partitions):
-    """Send a Fetch that waits; return when it does."""
+def _fetch_of(partitions):
     parts = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 1000} for number in range(partitions)]
     wish = {"replica_id": -1, "max_bytes": 1000, "max_wait_ms": 2**31 - 1, "min_bytes": 1}
-    raw.send(FETCH, 11, {**wish, "topics": [{"topic": "orders", "partitions": parts}]})
+    return {**wish, "topics": [{"topic": "orders", "partitions": parts}]}
+
+
+def _long_fetch(kafka, raw, partitions):
+    """Send a Fetch that waits; return when it does."""
+    raw.send(FETCH, 11, _fetch_of(partitions))
     until(lambda: kafka._services.waiting._waiters)
 
 
@@ -227,6 +231,23 @@ def test_batches_that_were_sent_behind_a_waiting_fetch_are_appended_although_the
             until(lambda: not patient_kafka._services.waiting._waiters)
     until(lambda: not patient_kafka._listener._connections)
     assert [record.value for record in log.scan()] == [b"first", b"second"]
+
+
+def test_a_fetch_for_which_there_is_no_room_to_wait_is_answered_and_holds_no_room_for_an_answer(patient_kafka):
+    partitions = 300  # whose fetch needs a claim
+    patient_kafka.broker.create_topic("orders", partitions=partitions)
+    memory = patient_kafka._services.memory
+    memory.change("waits", memory.share("waits"))  # others wait
+    with connected(patient_kafka.address) as raw:
+        found = raw.ask(FETCH, 11, _fetch_of(partitions))
+        assert [one["records"] for one in found["responses"][0]["partitions"]] == [b""] * partitions
+        assert found["throttle_time_ms"]
+        until(lambda: memory.held["answers"] == 0)
+        patient_kafka.broker.topic("orders").append(b"v", partition=7)
+        memory.change("waits", -1)
+        found = raw.ask(FETCH, 11, _fetch_of(partitions))
+        assert [bool(one["records"]) for one in found["responses"][0]["partitions"]].index(True) == 7
+        assert not found["throttle_time_ms"]
 
 
 def test_who_sends_much_behind_a_waiting_fetch_is_read_no_further(patient_kafka):

@@ -11,7 +11,7 @@ MESSAGE = Field("error_message", NULLABLE_STRING, default=None)
 
 
 def throttle(since: int) -> Field:
-    """Return the field for a delay by quotas, always 0, which responses have from version `since` on."""
+    """Return the field for how long the client should send nothing, which responses have from version `since` on."""
     return Field("throttle_time_ms", INT32, since=since, default=0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import sleep
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 WITHOUT_ROOM = 256 * 1024  # bytes read without reserving memory
 REST, LONGEST_REST_S = 20, 1.0  # how much longer than a look at its partitions a request waits before the next look
 WAITING_BYTES = 384  # about what a partition takes while a request waits for its records
+BUSY_MS = 500  # when a client whose request cannot wait may ask again
 
 
 async def fetch(call: Call) -> Values:
     """Wait until `min_bytes` have been appended or `max_wait_ms` have passed, then read.
 
     Every request is complete: the server keeps no sessions (session id 0). A partition is read once, from the last
-    offset that a request names for it, as with Kafka.
+    offset that a request names for it, as with Kafka. A request for which there is no room to wait is answered at once,
+    and the next one delayed.
     """
     topics = await call.named(call.values.pop("topics"), "topic")  # it may wait for long: no values are kept
     count = sum(len(topic["partitions"]) for topic in topics)
@@ -43,13 +45,16 @@ async def fetch(call: Call) -> Values:
     call.holding.reduce(len(wanted), count)
     call.free()
     with call.sender.waiting():
-        wanted = await _wait(call, wanted)
+        found = await _wait(call, wanted)
+    throttle = BUSY_MS if found is None else 0
+    wanted = found or wanted
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)
     read = await take_ahead(call, wanted, most) or await _read_now(call, wanted, most)
     if len(wanted) == 1 and wanted[0].log is not None and read[0].values["records"]:
         call.sent = partial(read_ahead, call, wanted[0]._replace(start=read[0].next_offset), most)
-    found = iter(read)
-    return {"responses": [{**topic, "partitions": [next(found).values for _ in range(size)]} for topic, size in shape]}
+    parts = iter(read)
+    answered = [{**topic, "partitions": [next(parts).values for _ in range(size)]} for topic, size in shape]
+    return {"throttle_time_ms": throttle, "responses": answered}
 
 
 def _once(topics: list[Values]) -> list[Values]:
@@ -105,13 +110,18 @@ def _check_start(log: Log, start: int) -> None:
         raise OffsetOutOfRange(start, log.lowest_offset, log.next_offset)
 
 
-async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
-    """Return what can be read, as soon as it is enough or the time is over."""
-    ends, least = monotonic() + _seconds(call), max(call.values["min_bytes"], 0)
-    if _is_enough(wanted, least):
+async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted] | None:
+    """Return what can be read, as soon as it is enough or the time is over; None: there is no room to wait."""
+    seconds, least = _seconds(call), max(call.values["min_bytes"], 0)
+    ends = monotonic() + seconds
+    if not seconds or _is_enough(wanted, least):
         return wanted
+    try:
+        claim = _waiting_claim(call, len(wanted))
+    except Busy:
+        return None
     places = {(one.topic, one.partition) for one in wanted if one.log is not None}
-    with closing(_waiting_claim(call, len(wanted))), call.services.waiting.on(places) as event:
+    with closing(claim), call.services.waiting.on(places) as event:
         while True:
             event.clear()
             begun = monotonic()
@@ -125,12 +135,14 @@ async def _wait(call: Call, wanted: list[Wanted]) -> list[Wanted]:
 
 
 def _waiting_claim(call: Call, partitions: int) -> Claim:
-    """Exchange the claim for a request and its answer, if there is one, for what the request takes while it waits."""
+    """Exchange the claim for a request and its answer, if there is one, for what the request takes while it waits.
+
+    Raises Busy.
+    """
     claim = Claim(call.services.memory, "waits")
     if call.holding.claim.size:
-        with suppress(Busy):
-            claim.resize(partitions * WAITING_BYTES)
-            call.holding.claim.close()
+        claim.resize(partitions * WAITING_BYTES)
+        call.holding.claim.close()
     return claim
 
 
