@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import errno
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from seglog.kafka.records.layout import TRANSACTIONAL
 from seglog.kafka.transactions import room
-from seglog.kafka.transactions.state import Transactional
+from seglog.kafka.transactions.state import Size, Transactional
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Fault, FaultyStorage
 from seglog.testing.kafka import KafkaBroker
 from seglog.topic.broker import Broker, transactions_of
 from seglog.topic.transactions.journal import Journal
 from tests.kafka.producers import RawTransactional
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-OK, UNAVAILABLE, POLICY_VIOLATION, CONCURRENT, FENCED = 0, 15, 44, 51, 90
+OK, TIMED_OUT, UNAVAILABLE, POLICY_VIOLATION, CONCURRENT, FENCED = 0, 7, 15, 44, 51, 90
 
 
 class Producer(RawTransactional):
@@ -143,6 +144,30 @@ def test_open_transactions_have_limits_that_a_client_cannot_exceed(
         assert one.end() == two.end() == three.add() == OK
 
 
+def test_a_client_that_stages_in_two_transactions_at_once_gets_room_for_one(
+    storage: FaultyStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "ALL_PARTS", 4)  # of which one client may have three quarters
+    started, goes_on, stage = threading.Event(), threading.Event(), Journal.stage
+
+    def wait(*given: Any) -> None:
+        started.set()
+        assert goes_on.wait(HANG_SECONDS)
+        stage(*given)
+
+    monkeypatch.setattr(Journal, "stage", wait)
+    with KafkaBroker(storage) as kafka, ThreadPoolExecutor(2) as pool:
+        one, two = Producer(kafka, "one"), Producer(kafka, "two")
+        assert (one.add(), two.add()) == (OK, OK)
+        first = pool.submit(one.send, 0, b"a")
+        assert started.wait(HANG_SECONDS)
+        started.clear()
+        second = pool.submit(two.send, 0, b"b")
+        until(lambda: second.done() or started.is_set())
+        goes_on.set()
+        assert (first.result(), second.result()) == (OK, TIMED_OUT)
+
+
 def test_room_is_checked_while_a_thread_stages_the_offsets_of_more_groups(tmp_path: Path) -> None:
     journal = Journal.create(LocalStorage(tmp_path), {})
     one = Transactional("id", "owner", 0, 0, 1.0, journal=journal)
@@ -155,7 +180,7 @@ def test_room_is_checked_while_a_thread_stages_the_offsets_of_more_groups(tmp_pa
     with ThreadPoolExecutor(1) as pool:
         staging = pool.submit(stage)
         while not staging.done():
-            room.check_room([one], one, 0, 1 << 30)
+            room.check_room([one], one, Size(0, 1), 1 << 30)
             room.check_offsets([one], one, 0, 1 << 30)
         staging.result()
     assert journal.parts == groups

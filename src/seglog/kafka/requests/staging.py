@@ -12,6 +12,7 @@ from seglog.kafka.producers.remembered import Who
 from seglog.kafka.producers.sequences import Appended, key_of
 from seglog.kafka.records.faults import BadBatch
 from seglog.kafka.requests.decoding import decoded, decoded_bytes, in_bounds
+from seglog.kafka.transactions.state import Size
 from seglog.server.runtime.memory import Claim
 from seglog.topic.broker import transactions_of
 from seglog.topic.transactions.journal import Batch
@@ -53,13 +54,13 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
         line = one.line(place, stored)
         offset = line.check(head)
         if offset is None:
-            transactions.check_room(one, len(data))
             offset = line.announce(log.next_offset)
             about = {"sequence": head.sequence, "checksum": head.checksum, "offset": offset}
             once = f"{key_of(number, head, owner)} {journal.id}"
             batch = Batch(topic.name, topic.id, number, once, head.records, about)
             stage = partial(_stage, call, topic, journal, batch, data, head)
-            await in_bounds(data, head, call.services.settings.limits.batch_bytes, stage)
+            with transactions.room(one, Size(len(data), 1)):
+                await in_bounds(data, head, call.services.settings.limits.batch_bytes, stage)
             line.note(head.producer_epoch, head.sequence, head.records, Appended(offset, head.checksum))
         return range(offset, offset + head.records)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from seglog.errors import Busy
 from seglog.kafka.faults import LargeTransaction
+from seglog.kafka.transactions.state import Size
 from seglog.server.runtime.shares import ShareFull, is_fair
 
 if TYPE_CHECKING:
@@ -28,23 +29,23 @@ def check_open(active: Collection[Transactional], payer: str) -> None:
         raise Busy(f"{len(active)} transactions of at most {MOST_OPEN} are open, {own} of them of {payer!r}")
 
 
-def check_room(active: Collection[Transactional], one: Transactional, more: int, most: int) -> None:
-    """Raise LargeTransaction if `more` bytes are too many for one transaction, Busy if they are for those of a caller.
+def check_room(active: Collection[Transactional], one: Transactional, more: Size, most: int) -> None:
+    """Raise LargeTransaction if `more` is too much for one transaction, Busy if it is for those of a caller.
 
     Args:
         active: All open transactions.
         one: The one that grows.
-        more: The bytes that are to be staged.
+        more: What is to be staged.
         most: Bytes that all may have; one may have half of them.
     """
     size, parts = _held([one])
-    if size + more > most // 2 or parts >= MOST_PARTS:
+    if size + more.bytes > most // 2 or parts + more.parts > MOST_PARTS:
         raise LargeTransaction(
             f"a transaction has {size} bytes in {parts} batches and offsets; it may have {most // 2} and {MOST_PARTS}"
         )
     size, parts = _held(active)
     own_size, own_parts = _held(each for each in active if each.payer == one.payer)
-    if not (is_fair(most, size, own_size, more) and is_fair(ALL_PARTS, parts, own_parts, 1)):
+    if not (is_fair(most, size, own_size, more.bytes) and is_fair(ALL_PARTS, parts, own_parts, more.parts)):
         raise Busy(
             f"open transactions have {size} bytes of {most} in {parts} parts of {ALL_PARTS}; those of {one.payer!r} "
             f"have {own_size} in {own_parts}, which is their share; end some"
@@ -66,6 +67,6 @@ def check_offsets(active: Collection[Transactional], one: Transactional, more: i
 
 
 def _held(transactions: Iterable[Transactional]) -> tuple[int, int]:
-    """Return the bytes and the parts of transactions."""
-    journals = [one.journal for one in transactions if one.journal is not None]
-    return sum(one.size for one in journals), sum(one.parts for one in journals)
+    """Return the bytes and the parts of transactions, with those that are on their way to a thread."""
+    sizes = [one.size for one in transactions]
+    return sum(one.bytes for one in sizes), sum(one.parts for one in sizes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from seglog.kafka.faults import Fenced
 from seglog.kafka.producers.remembered import Place
@@ -74,6 +74,16 @@ class Line:
         return (self.producer.last_sequence + 1) % SEQUENCES
 
 
+class Size(NamedTuple):
+    """What an open transaction holds: bytes of its journal; batches, offsets and groups in memory."""
+
+    bytes: int
+    parts: int
+
+
+NO_SIZE = Size(0, 0)
+
+
 @dataclass(slots=True, eq=False)
 class Transactional:
     """A transactional id.
@@ -89,6 +99,7 @@ class Transactional:
         partitions, groups: Of the open transaction.
         lock: Held by one request at a time.
         staging: Bytes of offsets that it has when those are written that are on their way to a thread; 0: none are.
+        growing: What else is on its way to a thread.
     """
 
     name: str
@@ -108,6 +119,13 @@ class Transactional:
     timer: asyncio.TimerHandle | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     staging: int = 0
+    growing: Size = NO_SIZE
+
+    @property
+    def size(self) -> Size:
+        """What its journal has, or will have."""
+        has = NO_SIZE if self.journal is None else Size(self.journal.size, self.journal.parts)
+        return Size(has.bytes + self.growing.bytes, has.parts + self.growing.parts)
 
     @property
     def about(self) -> dict[str, object]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +18,7 @@ from seglog.kafka.faults import BadTimeout, Completing, Undecided, WrongState
 from seglog.kafka.producers.registry import new_producer
 from seglog.kafka.transactions.ids import Ids
 from seglog.kafka.transactions.room import check_offsets, check_open, check_room
-from seglog.kafka.transactions.state import State, Transactional
+from seglog.kafka.transactions.state import NO_SIZE, Size, State, Transactional
 from seglog.kafka.transactions.store import Store
 from seglog.server.runtime.memory import Claim
 from seglog.server.runtime.workers import Workers
@@ -191,9 +191,9 @@ class Transactions:
             if places <= one.partitions and names <= one.groups:
                 return
             journal = _journal(one)
-            self.check_room(one, 0)
             note = {"partitions": sorted(places - one.partitions), "groups": sorted(names - one.groups)}
-            await self._workers.run(partial(journal.note, note))
+            with self.room(one, Size(0, 1)):
+                await self._workers.run(partial(journal.note, note))
             one.partitions |= places
             one.groups |= names
 
@@ -233,9 +233,18 @@ class Transactions:
 
         return await self._alone(one, checked)
 
-    def check_room(self, one: Transactional, more: int) -> None:
-        """Raise LargeTransaction if `more` bytes are too many for one, Busy if they are for the share of its caller."""
+    @contextmanager
+    def room(self, one: Transactional, more: Size) -> Iterator[None]:
+        """Write `more` to a transaction within the context, on a thread: others are counted with it meanwhile.
+
+        Raises LargeTransaction if it is too much for one, Busy if it is for the share of its caller.
+        """
         check_room(self._active, one, more, self._services.settings.limits.spool_bytes)
+        one.growing = more
+        try:
+            yield
+        finally:
+            one.growing = NO_SIZE
 
     async def run(self, call: Callable[[], Result], first: Callable[[], Awaitable[object]] | None = None) -> Result:
         """Run a call that writes files on a thread."""
@@ -250,13 +259,14 @@ class Transactions:
             if group not in one.groups:
                 raise WrongState(f"the group {group!r} was not added to the transaction of {one.name!r}")
             texts = sum(len(text) for _, text in offsets.values())
-            self.check_room(one, texts)
             most = self._services.settings.limits.memory_bytes // OFFSETS_PART
             more = journal.growth(group, offsets)
             check_offsets(self._active, one, more, most)
             one.staging = journal.offset_bytes + more  # before others are counted
+            stage = partial(transactions_of(self._broker).stage_offsets, journal, group, offsets)
             try:
-                await self._workers.run(partial(transactions_of(self._broker).stage_offsets, journal, group, offsets))
+                with self.room(one, Size(texts, len(offsets))):
+                    await self._workers.run(stage)
             finally:
                 one.staging = 0
 
