@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from seglog.config import MAX_OFFSET
-from seglog.errors import GroupConflict, SeglogError
+from seglog.errors import Busy, GroupConflict, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values, by_topic
 from seglog.kafka.requests.epochs import shown_epoch
@@ -24,13 +24,17 @@ EPOCHS_SINCE = 6
 """The version of OffsetCommit since which clients commit their leader epochs."""
 CONSUMER_SINCE = 9
 """The version of OffsetCommit since which members of the consumer protocol may use it."""
-GROUPS_SINCE, IDS_SINCE = 8, 10
-"""The versions of OffsetFetch since which it has several groups, and the ids of topics."""
+ERROR_SINCE, GROUPS_SINCE, IDS_SINCE = 2, 8, 10
+"""The versions of OffsetFetch since which it has an error for a group, several groups, and the ids of topics."""
 
 
 async def offset_commit(call: Call) -> Values:
     """Commit offsets, of a member or of a group without members."""
-    topics = await call.named(call.values["topics"])
+    try:
+        topics = await call.named(call.values["topics"])
+    except Busy as error:
+        unnamed = [{**topic, "name": None} for topic in call.values["topics"]]
+        return commit_answer(unnamed, {}, codes.coordinator_code_of(error))
     code = await admitted(call, call.values["group_id"]) or _may_commit(call, topics)
     places = [(topic["name"], one) for topic in topics for one in topic["partitions"] if topic["name"] is not None]
     found = await _commit(call, places) if not code else {(name, one["partition_index"]): code for name, one in places}
@@ -110,9 +114,19 @@ async def offset_fetch(call: Call) -> Values:
     Of a group that is named several times, the last one counts.
     """
     if call.version < GROUPS_SINCE:
-        return await _committed(call, {**call.values, "member_id": None, "member_epoch": NO_OFFSET})
+        return await _committed_or_error(call, {**call.values, "member_id": None, "member_epoch": NO_OFFSET})
     wanted = {one["group_id"]: one for one in call.values["groups"]}
-    return {"groups": [await _committed(call, one) async for one in in_turns(wanted.values())]}
+    return {"groups": [await _committed_or_error(call, one) async for one in in_turns(wanted.values())]}
+
+
+async def _committed_or_error(call: Call, asked: Values) -> Values:
+    """Return the committed offsets of a group, or that there was no room; earlier versions could not say that."""
+    try:
+        return await _committed(call, asked)
+    except Busy:
+        if call.version < ERROR_SINCE:
+            raise
+        return {"group_id": asked["group_id"], "error_code": codes.COORDINATOR_LOAD_IN_PROGRESS, "topics": []}
 
 
 async def _committed(call: Call, asked: Values) -> Values:

@@ -53,14 +53,14 @@ async def list_config_resources(call: Call) -> Values:
 
 async def _described(call: Call, wanted: Values) -> Values:
     kind, name, keys = wanted["resource_type"], wanted["resource_name"], wanted["configuration_keys"]
-    await call.room(ENTRY_BYTES)
     shown = {"resource_type": kind, "resource_name": name, "configs": []}
     try:
+        await call.room(ENTRY_BYTES)
         found = await _configs(call, kind, name)
+        found = found if keys is None else [one for one in found if one["name"] in keys]
+        await call.room(len(found) * ENTRY_BYTES)  # those of one resource are made before: they are few
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
-    found = found if keys is None else [one for one in found if one["name"] in keys]
-    await call.room(len(found) * ENTRY_BYTES)  # those of one resource are made before: they are few
     if not call.values["include_documentation"]:
         found = [{**one, "documentation": None} for one in found]
     return {**shown, "configs": found}

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seglog.errors import GroupConflict, InvalidArgument, SeglogError, UnknownMember
+from seglog.errors import Busy, GroupConflict, InvalidArgument, SeglogError, UnknownMember
 from seglog.kafka import codes
 from seglog.kafka.faults import BadRegex, UnsupportedAssignor
 from seglog.kafka.groups.consumer_group import ASSIGNORS, ConsumerGroup, Found
@@ -182,7 +182,10 @@ async def _described(call: Call, name: str) -> Values:
     if code or group is None:
         text = f"group {name!r} has no members with group.protocol=consumer, or belongs to another token"
         return {"error_code": code or codes.GROUP_ID_NOT_FOUND, "error_message": text, "group_id": name}
-    await call.room(group.described_bytes)
+    try:
+        await call.room(group.described_bytes)
+    except Busy as error:
+        return {"error_code": codes.coordinator_code_of(error), "error_message": str(error), "group_id": name}
     return {
         "group_id": name,
         "group_state": group.state,

@@ -35,7 +35,10 @@ async def fetch(call: Call) -> Values:
     offset that a request names for it, as with Kafka. A request for which there is no room to wait is answered at once,
     and the next one delayed.
     """
-    topics = await call.named(call.values.pop("topics"), "topic")  # it may wait for long: no values are kept
+    try:
+        topics = await call.named(call.values.pop("topics"), "topic")  # it may wait for long: no values are kept
+    except Busy as error:
+        return {"error_code": codes.code_of(error), "responses": []}
     count = sum(len(topic["partitions"]) for topic in topics)
     topics = _once(topics)
     named = ((topic["topic"], one) for topic in topics for one in topic["partitions"])

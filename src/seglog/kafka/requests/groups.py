@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 
-from seglog.errors import Forbidden, GroupConflict, GroupNotFound, SeglogError
+from seglog.errors import Busy, Forbidden, GroupConflict, GroupNotFound, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group, State
 from seglog.kafka.groups.member import Joined, Synced, SyncWish, Wish
@@ -90,9 +90,9 @@ async def join_group(call: Call) -> Values:
     try:
         with call.sender.waiting():
             joined = await call.parts.coordinator.join(values["group_id"], wish)
+        await call.room(sum(ENTRY_BYTES + len(metadata) for _, _, metadata in joined.members))
     except SeglogError as error:
         return _join_answer(call, Joined(codes.coordinator_code_of(error), wish.member))
-    await call.room(sum(ENTRY_BYTES + len(metadata) for _, _, metadata in joined.members))
     return _join_answer(call, joined)
 
 
@@ -269,7 +269,10 @@ async def _described(call: Call, name: str) -> Values:
         return _unknown(call, shown) if code == codes.GROUP_ID_NOT_FOUND else {**shown, "error_code": code}
     group = call.parts.coordinator.find(name)
     if group is not None:
-        await call.room(sum(ENTRY_BYTES + one.size for one in group.members.values()))
+        try:
+            await call.room(sum(ENTRY_BYTES + one.size for one in group.members.values()))
+        except Busy as error:
+            return {**shown, "error_code": codes.coordinator_code_of(error)}
         return {**shown, **_state_of(group)}
     if call.parts.coordinator.find_consumers(name) is not None:  # as Kafka: ConsumerGroupDescribe shows it
         return _unknown(call, shown)

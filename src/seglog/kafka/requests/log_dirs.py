@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seglog.errors import SeglogError
+from seglog.errors import Busy, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values
 from seglog.kafka.requests.operations import cluster_refusal
@@ -17,7 +17,12 @@ async def describe_log_dirs(call: Call) -> Values:
         return refusal
     services, wanted = call.services, call.values["topics"]
 
-    await call.room(len(await services.reads.run(services.broker.logs)) * ENTRY_BYTES)
+    try:
+        await call.room(len(await services.reads.run(services.broker.logs)) * ENTRY_BYTES)
+    except Busy as error:
+        code = codes.code_of(error)
+        none = {"total_bytes": UNKNOWN, "usable_bytes": UNKNOWN, "topics": []}
+        return {"error_code": code, "results": [{"log_dir": str(services.broker.root), "error_code": code, **none}]}
 
     def found() -> list[Values]:
         if wanted is None:

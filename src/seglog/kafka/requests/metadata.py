@@ -67,19 +67,22 @@ async def _described(call: Call, name: str) -> Values:
 
 
 async def topic_or_error(call: Call, name: str, found: Awaitable[Topic]) -> Values:
-    """Return a topic with all of its partitions, or the error of `found`. Raises Busy without memory for them."""
+    """Return a topic with all of its partitions, or the error of `found`."""
     try:
         topic = await found
+        await call.room((1 + topic.partitions) * ENTRY_BYTES)
     except SeglogError as error:
         return {"error_code": refusal_of(error), "name": name, "partitions": []}
-    await call.room((1 + topic.partitions) * ENTRY_BYTES)
     return _partitions(topic)
 
 
 async def _with_id(call: Call, uuid: str) -> Values:
     """Return a topic that was requested by its id; its name only if the sender may know it."""
-    name = await call.name_of(uuid)
-    code = codes.UNKNOWN_TOPIC_ID
+    name, code = None, codes.UNKNOWN_TOPIC_ID
+    try:
+        name = await call.name_of(uuid)
+    except SeglogError as error:
+        code = codes.code_of(error)
     if name is not None:
         found = await _described(call, name)
         if not found.get("error_code"):

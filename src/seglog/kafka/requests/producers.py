@@ -69,13 +69,13 @@ async def _known(
         topic = await call.topic(name, "read")
         place = (topic.id, number)
         stored = await call.parts.producers.of(place, log_of(topic, number))
+        found = {one.producer: one for one in (*stored, *transactional.get(place, ()))}
+        if len(found) > most:
+            message = f"a response has at most {MOST_DESCRIBED} producers; ask for fewer partitions"
+            return {**shown, "error_code": codes.POLICY_VIOLATION, "error_message": message}
+        await call.room(len(found) * ENTRY_BYTES)
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
-    found = {one.producer: one for one in (*stored, *transactional.get(place, ()))}
-    if len(found) > most:
-        message = f"a response has at most {MOST_DESCRIBED} producers; ask for fewer partitions"
-        return {**shown, "error_code": codes.POLICY_VIOLATION, "error_message": message}
-    await call.room(len(found) * ENTRY_BYTES)
     return {**shown, "active_producers": [_described(one) for one in found.values()]}
 
 
