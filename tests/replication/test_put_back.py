@@ -208,6 +208,20 @@ def test_a_put_back_leader_is_refused_although_compaction_left_a_gap_before_the_
         Mirror(source, target)
 
 
+def test_copies_at_different_offsets_that_ask_again_and_again_read_no_records_again(
+    source: Path, looks: list[int]
+) -> None:
+    with seglog.open(source) as log:
+        fill(log, 100)
+        view = log.view()
+        for _ in range(3):
+            assert [sorted(digests_before(view, offset))[-1] for offset in (50, 60)] == [49, 59]
+        assert len(looks) == 2
+        for offset in range(1, 100):
+            digests_before(view, offset)
+        assert len(sameness._KNOWN[view]) == sameness.MOST_KNOWN
+
+
 def test_damage_before_the_copys_end_does_not_stop_it(source: Path, target: Path) -> None:
     with seglog.open(source, SMALL) as log:
         fill(log, 3)

@@ -23,16 +23,21 @@ KEPT_BYTES = 64 * 1024  # of a value that is longer than a scan reads at once
 
 Digests = dict[int, int]
 """offset -> digest of the record there."""
-_LAST: WeakKeyDictionary[View, tuple[int, Digests]] = WeakKeyDictionary()
-"""The last answer of `digests_before` for a view, whose records do not change: idle copies ask again and again."""
+_KNOWN: WeakKeyDictionary[View, dict[int, Digests]] = WeakKeyDictionary()
+"""Answers of `digests_before` for a view, whose records do not change, by offset: idle copies ask again and again."""
+MOST_KNOWN = 8
+"""Answers of a view: of as many copies that have got to different offsets."""
 
 
 def digests_before(view: View, offset: int) -> Digests:
     """Return the digests of up to 4 of the last records before `offset`, more if gaps precede it; none if damaged."""
-    known = _LAST.get(view)
-    if known is None or known[0] != offset:
-        known = _LAST[view] = offset, _digests_before(view, offset)
-    return known[1]
+    known = _KNOWN.setdefault(view, {})
+    found = known.get(offset)
+    if found is None:
+        found = known[offset] = _digests_before(view, offset)
+        if len(known) > MOST_KNOWN:
+            known.pop(min(known), None)  # the copy that is furthest behind asks for another one next
+    return found
 
 
 def _digests_before(view: View, offset: int) -> Digests:
