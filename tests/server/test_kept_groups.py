@@ -17,7 +17,7 @@ from seglog.server.runtime.shares import ShareFull
 
 
 class Kept(KeptGroups):
-    """What the groups have, as `KeptGroups` is told it."""
+    """What the groups have, as `KeptGroups` gets it."""
 
     def commit(self, payer, group, more):
         self.admit(payer, group, more)

@@ -21,7 +21,7 @@ class Book:
     """crews: group -> its members; offsets: group -> partition -> the next offset to read, no empty ones.
 
     records: (group, partition) -> the record of that offset. sizes: group -> about how many bytes its offsets and
-    members take, of groups that have any; resized: is told when that changes.
+    members take, of groups that have any; resized: called when that changes.
     """
 
     def __init__(self, log: Log) -> None:
