@@ -80,3 +80,22 @@ def test_a_segment_that_a_compaction_takes_away_while_its_log_is_verified_is_not
         report = seglog.verify(Meanwhile(scene.path, before, log.compact))
         assert report.problems == ()
         assert len(log.segments) < 10
+
+
+def test_a_log_that_is_removed_while_it_is_verified_is_not_damaged(scene: Any) -> None:
+    with seglog.open(scene.path, seglog.LogConfig(segment_bytes=512)) as log:
+        for _ in range(20):
+            log.append(b"v" * 100)
+        report = seglog.verify(Meanwhile(scene.path, ".index", log.remove))
+    assert report.problems == ()
+
+
+def test_what_is_wrong_with_a_segment_is_told_although_both_manifests_are_lost(scene: Any) -> None:
+    with seglog.open(scene.path, seglog.LogConfig(segment_bytes=512)) as log:
+        for _ in range(20):
+            log.append(b"v" * 100)
+    for manifest in scene.path.glob("MANIFEST*"):
+        manifest.unlink()
+    for index in scene.path.glob("*.index"):
+        index.unlink()
+    assert {problem.kind for problem in seglog.verify(scene.path).problems} == {"manifest", "index"}

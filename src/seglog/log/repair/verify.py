@@ -11,7 +11,7 @@ from dataclasses import replace
 from xxhash import xxh64
 
 from seglog.clock import system_clock
-from seglog.errors import CorruptLog, StorageError
+from seglog.errors import StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD
 from seglog.format.index import (
@@ -29,6 +29,7 @@ from seglog.log.journal import read_file
 from seglog.log.repair.file_identity import head_of
 from seglog.log.repair.rebuild_manifest import examine
 from seglog.log.repair.reports import Gap, Problem, VerifyReport
+from seglog.log.segment_cache import is_named
 from seglog.record import checked_callable
 from seglog.segment.allocated import holds_zeros
 from seglog.segment.blocks import BlockFile, header_of, plain_store
@@ -48,14 +49,14 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
     """
     checked_callable(progress, "progress")
     problems: list[Problem] = []
-    manifest = _manifest(storage, problems, go_on=go_on)
+    manifest, rebuilt = _manifest(storage, problems, go_on=go_on)
     problems += _other_log(storage, manifest)
     sizes = storage.sizes(ending="." + filename.STORE)
     total = sum(sizes.get(entry.name(), 0) for entry in manifest.segments)
     done = records = tail = 0
     gaps: list[Gap] = []
     for entry in manifest.segments:
-        check, size = SegmentCheck(storage, entry), sizes.get(entry.name(), 0)
+        check, size = SegmentCheck(storage, entry, rebuilt=rebuilt), sizes.get(entry.name(), 0)
         for position in check.run_on() if go_on else check.run():
             if progress is not None:
                 progress(done + (position * size // (entry.bytes or size) if entry.compressed else position), total)
@@ -74,7 +75,8 @@ def verify_storage(storage: Storage, progress: Progress | None = None, *, go_on:
     )
 
 
-def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> Manifest:
+def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> tuple[Manifest, bool]:
+    """Return the manifest, and whether it was rebuilt now, because that on the disk is damaged or missing."""
     path = f"{storage.path}/{filename.MANIFEST}"
     try:
         manifest, event, file, _ = examine(storage, system_clock)
@@ -91,7 +93,7 @@ def _manifest(storage: Storage, problems: list[Problem], *, go_on: bool) -> Mani
     elif file is not None and not file.sound and read_file(storage) == file:  # else a writer was writing it
         detail = "a change is torn, or one of its copies damaged; the next opening for writing replaces it"
         problems.append(Problem(kind="manifest", path=path, detail=detail))
-    return manifest
+    return manifest, event is not None
 
 
 def _other_log(storage: Storage, manifest: Manifest) -> Iterator[Problem]:
@@ -116,11 +118,15 @@ def _other_log(storage: Storage, manifest: Manifest) -> Iterator[Problem]:
 
 
 class SegmentCheck:
-    """The check of one segment: `run` reads it; `problems`, `gaps` and `tally` hold the results."""
+    """The check of one segment: `run` reads it; `problems`, `gaps` and `tally` hold the results.
 
-    def __init__(self, storage: Storage, entry: SegmentEntry) -> None:
+    rebuilt: whether the manifest that names it was rebuilt now: the one on the disk does not decide what has left.
+    """
+
+    def __init__(self, storage: Storage, entry: SegmentEntry, *, rebuilt: bool = False) -> None:
         self.storage = storage
         self.entry = entry
+        self._rebuilt = rebuilt
         self.path = f"{storage.path}/{entry.name()}"
         self.problems: list[Problem] = []
         self.gaps: list[Gap] = []
@@ -166,11 +172,7 @@ class SegmentCheck:
 
     def _has_left(self) -> bool:
         """Whether the segment left the log since its manifest was read: a writer may be running."""
-        try:
-            manifest = read_manifest(self.storage)
-        except (CorruptLog, StorageError):
-            return False
-        return manifest is not None and all(entry.file != self.entry.file for entry in manifest.segments)
+        return not self._rebuilt and not is_named(self.storage, self.entry)
 
     def _problem(
         self, kind: str, detail: str, *, offset: int | None = None, position: int | None = None, records: int = 0
