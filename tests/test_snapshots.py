@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from contextlib import redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,15 +20,16 @@ import pytest
 
 import seglog
 import seglog.aio
-from seglog import Archiver, Mirror
+from seglog import Archiver, Mirror, Retention
 from seglog.cli import main
 from seglog.table import sync
 from seglog.testing.system import FaultySystem
-from tests.snapshots import CHANGES, KEYS, State, filled, state, update
+from tests.snapshots import CHANGES, KEYS, RECORDS, State, filled, state, update
 from tests.table.conftest import stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from tests.proofs import Tell
 
@@ -56,6 +57,13 @@ class Beside(FaultySystem):
             self._change()
             self._changes = False
         return 1.0
+
+
+class Setting(NamedTuple):
+    """Below which directory the calls of a reader count, and what is done at one of them."""
+
+    where: Path
+    change: Callable[[], object]
 
 
 class History:
@@ -183,6 +191,80 @@ def as_iceberg(path: Path, scratch: Path) -> State:
 
 WITHOUT_END = {"mirror": mirrored, "archive": archived, "table": as_iceberg}
 
+# --- readers of an archive --------------------------------------------------------------------------------------------
+
+
+def bucket_of(scratch: Path) -> str:
+    return (scratch / "bucket").as_uri()
+
+
+def scanned_there(_: Path, scratch: Path) -> State:
+    with seglog.open(bucket_of(scratch), mode="r") as log:
+        return state(log)
+
+
+def as_table_there(_: Path, scratch: Path) -> State:
+    with seglog.open(bucket_of(scratch), mode="r") as log:
+        return rows(log.to_arrow())
+
+
+def restored(_: Path, scratch: Path) -> State:
+    seglog.restore(bucket_of(scratch), scratch / "restored")
+    return scanned(scratch / "restored", scratch)
+
+
+def by_keys_there(_: Path, scratch: Path) -> State:
+    with seglog.open(bucket_of(scratch), mode="r") as log:
+        return newest(log.read_keys([b"k%d" % number for number in range(KEYS)]).values())
+
+
+def tiered(path: Path, scratch: Path) -> State:
+    with seglog.open(path, mode="r", archive=bucket_of(scratch)) as log:
+        return state(log)
+
+
+def tiered_by_offset(path: Path, scratch: Path) -> State:
+    with seglog.open(path, mode="r", archive=bucket_of(scratch)) as log:
+        try:
+            return rows_of(log.read_many(range(RECORDS), skip_compacted=True))
+        except seglog.OffsetOutOfRange as error:  # told at once, as of any log that has deleted them
+            raise seglog.SnapshotExpired(error.offset, RECORDS) from error
+
+
+OF_ARCHIVE = {"scan": scanned_there, "to_arrow": as_table_there, "restore": restored}
+OF_TIERS = {"scan": tiered, "read_many": tiered_by_offset}
+
+
+@contextmanager
+def archive_that_follows(place: Path, log: Any, change: Callable[[Any], object]) -> Iterator[Setting]:
+    """Archive each change at once, without any time for readers of earlier states."""
+    with Archiver(place / "log", bucket_of(place), keep=0, grace=0) as archiver:
+        archiver.step()
+
+        def change_and_archive() -> None:
+            change(log)
+            archiver.step()
+            archiver.step()
+
+        yield Setting(place / "bucket", change_and_archive)
+
+
+@contextmanager
+def archive_that_is_cleaned(place: Path, log: Any, _: object) -> Iterator[Setting]:
+    """Delete from the archive what the log has deleted."""
+    with Archiver(place / "log", bucket_of(place)) as archiver:
+        archiver.step()
+        log.alter_retention(Retention(bytes=1))
+        log.expire()
+        archiver.step()
+
+    def clean() -> None:
+        with Archiver(place / "log", bucket_of(place), keep=0, grace=0) as archiver:
+            archiver.step()
+            archiver.step()
+
+    yield Setting(place / "bucket", clean)
+
 
 def until_quiet(step: Callable[[], int]) -> None:
     while step():
@@ -191,6 +273,10 @@ def until_quiet(step: Callable[[], int]) -> None:
 
 def rows(table: Any) -> State:
     return list(zip(table["offset"].to_pylist(), table["key"].cast(pa.binary()).to_pylist(), strict=True))
+
+
+def rows_of(records: Any) -> State:
+    return [(record.offset, record.key) for record in records]
 
 
 def newest(records: Any) -> State:
@@ -212,14 +298,34 @@ def moments(calls: int, *, full: bool) -> list[int]:
     return list(range(1, calls + 1, APART)) if full else [calls * (part + 1) // (FEW + 1) for part in range(FEW)]
 
 
+@contextmanager
+def log_alone(place: Path, log: Any, change: Callable[[Any], object]) -> Iterator[Setting]:
+    yield Setting(place / "log", lambda: change(log))
+
+
+def first_in_gate(names: Iterable[str]) -> list[Any]:
+    """Return parameters of which only the first one is tried in the gate."""
+    first, *others = names
+    return [first, *(pytest.param(one, marks=pytest.mark.proof) for one in others)]
+
+
+SOME = first_in_gate(sorted(CHANGES, key="superseded and compacted".__ne__))
+
+
 class Trials:
     """Reads of one kind beside one change, each on a log of its own."""
 
     def __init__(
-        self, root: Path, read: Callable[[Path, Path], State], change: Callable[[Any], object], *, goes_on: bool = False
+        self,
+        root: Path,
+        read: Callable[[Path, Path], State],
+        change: Callable[[Any], object],
+        *,
+        setting: Callable[..., AbstractContextManager[Setting]] = log_alone,
+        goes_on: bool = False,
     ) -> None:
         """goes_on: whether the read is repeated after the change, from where it was."""
-        self._root, self._read, self._change, self._goes_on = root, read, change, goes_on
+        self._root, self._read, self._change, self._setting, self._goes_on = root, read, change, setting, goes_on
         self._numbers = itertools.count()
 
     def calls(self) -> int:
@@ -232,7 +338,7 @@ class Trials:
         place.mkdir()
         with filled(place / "log") as log:
             history = History(log)
-            with Beside(place / "log", at, lambda: self._change(history)) as system:
+            with self._setting(place, history, self._change) as (where, change), Beside(where, at, change) as system:
                 found = self._outcome(place)
             if self._goes_on:
                 history.sync()
@@ -315,3 +421,38 @@ def test_a_reader_without_an_end_gets_each_position_once_and_of_every_key_its_ne
     counts = prove(trials, is_right, full=full)
     assert not counts["expired"]
     tell(PROOF, reader=reader, change=change, **counts)
+
+
+@FULL
+@pytest.mark.parametrize("change", SOME)
+@pytest.mark.parametrize("reader", first_in_gate(OF_ARCHIVE))
+def test_a_read_of_an_archive_that_is_cleaned_returns_one_moment_or_expires(
+    reader: str, change: str, tmp_path: Path, full: bool, tell: Tell
+) -> None:
+    trials = Trials(tmp_path, OF_ARCHIVE[reader], CHANGES[change], setting=archive_that_follows)
+    counts = prove(trials, lambda history, found: found in history.states(), full=full)
+    tell(PROOF, reader=f"archive: {reader}", change=change, **counts)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_lookup_in_an_archive_that_is_cleaned_returns_one_moment_or_expires(
+    change: str, tmp_path: Path, tell: Tell
+) -> None:
+    trials = Trials(tmp_path, by_keys_there, CHANGES[change], setting=archive_that_follows)
+    counts = prove(trials, lambda history, found: found in history.lookups(), full=True)
+    tell(PROOF, reader="archive: read_keys", change=change, **counts)
+
+
+@FULL
+@pytest.mark.parametrize("reader", first_in_gate(OF_TIERS))
+def test_a_read_of_what_only_an_archive_has_is_whole_or_expires_when_that_is_cleaned(
+    reader: str, tmp_path: Path, full: bool, tell: Tell
+) -> None:
+    trials = Trials(tmp_path, OF_TIERS[reader], _nothing, setting=archive_that_is_cleaned)
+    counts = prove(trials, lambda history, found: found in history.states(), full=full)
+    tell(PROOF, reader=f"tiers: {reader}", change="cleaned", **counts)
+
+
+def _nothing(_: object) -> None:
+    """Change nothing."""

@@ -119,6 +119,7 @@ def restore(
         LogNotFound: If there is no archive.
         NotALog: If the target exists.
         CorruptRecord, CorruptLog: If an object is damaged. Nothing appears at the target.
+        SnapshotExpired: If the archive has replaced and deleted meanwhile what it held at first; begin again.
         OffsetOutOfRange: If to_offset is not in the archive.
     """
     to_offset = None if to_offset is None else checked_offset(to_offset, "to_offset")
@@ -232,7 +233,7 @@ class _LogRestore:
     ) -> None:
         """end: offset to cut the log at, None for all of it."""
         self._name = name
-        self._store = source.store
+        self._source = source
         self._path = source.path
         self._archived: ArchivedSegments = source.archived(name)
         self._log: ArchivedLog = source.commit.logs[name]
@@ -311,10 +312,12 @@ class _LogRestore:
 
     def _read(self, key: str, start: int, stop: int) -> bytes:
         try:
-            data = self._store.read(key, start, stop)
+            data = self._source.store.read(key, start, stop)
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise
+            first, end = self._archived.manifest.start, self._log.next_offset
+            self._source.check_missing(error, [key], self._name, first, end)
             raise CorruptLog(f"{self._path}/{key}: the object is missing; `seglog verify` lists all damage") from error
         if len(data) != stop - start:
             raise CorruptLog(f"{self._path}/{key}: the object is shorter than the {stop} bytes that the archive names")

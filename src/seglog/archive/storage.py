@@ -22,8 +22,9 @@ from seglog.archive.layout import COMMITS
 from seglog.archive.objects import ObjectStore
 from seglog.archive.segments import ArchivedSegments
 from seglog.archive.urls import store_at
-from seglog.errors import LogNotFound, LogReadOnly, NotALog, StorageError
+from seglog.errors import LogNotFound, LogReadOnly, NotALog, SnapshotExpired, StorageError
 from seglog.format import filename
+from seglog.format.manifest import SegmentEntry
 from seglog.storage import File, Lock, Storage, Subdirectory
 from seglog.storage.unchanged import UnchangedFile
 from seglog.topic.layout import description
@@ -34,12 +35,16 @@ LIST_SECONDS = 60.0
 
 
 class Source(NamedTuple):
-    """Where the bytes of an archived file are. key: names its content forever, apart from growing; data: if known."""
+    """Where the bytes of an archived file are. key: names its content forever, apart from growing; data: if known.
+
+    entry: the segment that it is a file of.
+    """
 
     key: object
     size: int
     pieces: tuple[Piece, ...] = ()
     data: bytes | None = None
+    entry: SegmentEntry | None = None
 
 
 class ArchivedFile(UnchangedFile):
@@ -73,8 +78,26 @@ class ArchivedFile(UnchangedFile):
         return self._storage.cache.get(source.key).read(position, stop, source.size, self._fetch)
 
     def _fetch(self, start: int, stop: int) -> bytes:
+        """Return bytes of the objects. SnapshotExpired if these were deleted because the archive has others now."""
+        pieces = self._source.pieces
+        try:
+            return self._fetch_from(pieces, start, stop)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            self._storage.refresh(at_once=True)
+            if self._present().pieces != pieces:  # they were joined
+                return self._fetch(start, stop)
+            entry = self._source.entry
+            if entry is not None:
+                directory, end = self._name.rpartition("/")[0], entry.next_offset or entry.base_offset + 1
+                keys = [piece.key for piece in pieces]
+                self._storage.check_missing(error, keys, directory, entry.base_offset, end)
+            raise
+
+    def _fetch_from(self, pieces: Sequence[Piece], start: int, stop: int) -> bytes:
         found = []
-        for piece in self._source.pieces:
+        for piece in pieces:
             low, high = max(start, piece.start), min(stop, piece.stop)
             if low < high:
                 found.append(self._storage.store.read(piece.key, low - piece.start, high - piece.start))
@@ -147,9 +170,35 @@ class ArchiveStorage:
         with self._guard:
             found = self._lists.get(log.segments)
             if found is None:
-                data = self.store.read(log.segments)
+                data = self._read_list(name, log)
                 found = self._lists[log.segments] = segments.decode(data, log.check, f"{self.path}/{log.segments}")
             return found
+
+    def _read_list(self, name: str, log: ArchivedLog) -> bytes:
+        try:
+            return self.store.read(log.segments)
+        except StorageError as error:
+            self.check_missing(error, [log.segments], name, 0, log.next_offset)
+            raise
+
+    def check_missing(self, error: StorageError, keys: Sequence[str], name: str, offset: int, next_offset: int) -> None:
+        """Raise SnapshotExpired if objects of a log cannot be read because the archive has others now.
+
+        error: of reading one. name: of the log. offset, next_offset: of the records that they are needed for.
+        """
+        if error.errno == errno.ENOENT and not self._names_still(keys, name):
+            raise SnapshotExpired(offset, next_offset, f"{self.path}/{name}".rstrip("/")) from error
+
+    def _names_still(self, keys: Sequence[str], name: str) -> bool:
+        """Whether the newest commit names objects of a log."""
+        commit = newest(self.store, self._commit.number) or self._commit
+        log = commit.logs.get(name)
+        if log is None:
+            return False
+        named = {log.segments, *(piece.key for piece in log.tail)}
+        if not named.issuperset(keys):
+            named.update(segments.decode(self.store.read(log.segments), log.check, self.path).keys())
+        return named.issuperset(keys)
 
     def _show(self, commit: Commit) -> None:
         self._commit = commit
@@ -190,14 +239,24 @@ class ArchiveStorage:
     def _files(self, directory: str) -> dict[str, Source]:
         """Return the files in a directory."""
         found = self._sources.get(directory)
-        if found is None:
-            found = {}
-            if directory in self._commit.topics:
-                text = self._commit.topics[directory].encode()
-                found[description.FILE_NAME] = Source(text, len(text), data=text)
-            if directory in self._commit.logs:
-                found |= self._log_files(directory, self._commit.logs[directory])
-            self._sources[directory] = found
+        while found is None:
+            shown = self._commit
+            try:
+                found = self._sources[directory] = self._files_of(directory)
+            except SnapshotExpired:
+                self.refresh(at_once=True)
+                if self._commit is shown:
+                    raise
+        return found
+
+    def _files_of(self, directory: str) -> dict[str, Source]:
+        """Return the files in a directory of the shown commit."""
+        found = {}
+        if directory in self._commit.topics:
+            text = self._commit.topics[directory].encode()
+            found[description.FILE_NAME] = Source(text, len(text), data=text)
+        if directory in self._commit.logs:
+            found |= self._log_files(directory, self._commit.logs[directory])
         return found
 
     def _log_files(self, name: str, log: ArchivedLog) -> dict[str, Source]:
@@ -209,8 +268,8 @@ class ArchiveStorage:
             for entry in archived.manifest.segments[:-1]:
                 sizes = archived.sizes_of(entry)
                 for kind, key in archived.keys_of(entry).items():
-                    found[entry.name(kind)] = Source(key, sizes[kind], (Piece(key, 0, sizes[kind], ""),))
-        active = Source((log.log_id, log.tail_id), log.tail[-1].stop, log.tail)
+                    found[entry.name(kind)] = Source(key, sizes[kind], (Piece(key, 0, sizes[kind], ""),), entry=entry)
+        active = Source((log.log_id, log.tail_id), log.tail[-1].stop, log.tail, entry=archived.manifest.active)
         return {**found, archived.manifest.active.name(): active}
 
     def exists(self, directory: str = "") -> bool:
@@ -246,7 +305,10 @@ class ArchiveStorage:
         return ArchivedFile(self, name, source)
 
     def identity(self, name: str) -> object:
-        """See Storage.identity."""
+        """See Storage.identity. That of a log's directory changes with its segments; nothing is looked for."""
+        log = self._commit.logs.get(name)
+        if log is not None:
+            return log.segments
         if name.endswith(filename.MANIFEST):
             self.refresh()
         source = self.source(name)

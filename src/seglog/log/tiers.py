@@ -16,6 +16,7 @@ from seglog.log.catalog import read_manifest
 from seglog.log.segment_cache import SegmentCache
 from seglog.log.view import Readers, View, Views
 from seglog.segment.reader import SegmentReader
+from seglog.storage import Storage
 from seglog.storage.urls import storage_at_url
 
 LOOK_SECONDS = 60.0  # between two looks at an archive that deletes old segments
@@ -61,6 +62,8 @@ class Tiers:
         self._views = views
         self._guard = threading.RLock()
         self._known: tuple[Manifest, SegmentCache, int] | None = None  # and the log's first offset before that look
+        self._storage: Storage | None = None
+        self._shown: object = None  # identity of the directory when its manifest was read
         self._looked = float("-inf")
         self._looking = False
         self._reached = 0  # the log's first offset
@@ -90,7 +93,7 @@ class Tiers:
     def extend(self, own: View) -> View:
         """Return the view with the segments before it; `own` if there are none."""
         known = own.extended
-        if known is not None and (known[0] is self._known or known[1] is None):
+        if known is not None and (known[1] is None or (known[0] is self._known and self._is_shown())):
             if time.monotonic() - self._looked >= LOOK_SECONDS:
                 self._look_later()
             return known[1] or own
@@ -98,6 +101,8 @@ class Tiers:
             own.extended = (None, None)
             return own
         with self._guard:
+            if not self._is_shown():
+                self._take_shown(own.manifest.start)
             extended = self._settled(own) or self._bridged(own)
             if extended is None and time.monotonic() - self._looked >= RETRY_SECONDS:
                 self._try_to_load(own.manifest.start)
@@ -189,12 +194,27 @@ class Tiers:
 
     def _load(self, start: int) -> None:
         """Read the archive's manifest. start: the first offset of the log."""
-        like = None if self._known is None else self._known[0]
         with suppress(LogNotFound):  # nothing of it is archived yet
-            storage = storage_at_url(self._url)
-            archived = read_manifest(storage, like=like)
-            if archived is not None and archived is not like:
-                limit, interval = archived.config.open_segments_max, archived.config.index_interval_bytes
-                cache = SegmentCache(storage, limit=limit, interval=interval, heal=False)
-                self._known = (archived, cache if self._known is None else self._known[1], start)
+            self._read_manifest(storage_at_url(self._url), start)
         self._looked = time.monotonic()
+
+    def _is_shown(self) -> bool:
+        """Whether what is known is what the storage shows: a reader that missed a file has made it look again."""
+        with suppress(SeglogError):
+            return self._storage is None or self._storage.identity("") == self._shown
+        return True
+
+    def _take_shown(self, start: int) -> None:
+        """Know what the storage shows by now."""
+        with suppress(SeglogError):
+            if self._storage is not None:
+                self._read_manifest(self._storage, start)
+
+    def _read_manifest(self, storage: Storage, start: int) -> None:
+        like, shown = None if self._known is None else self._known[0], storage.identity("")
+        archived = read_manifest(storage, like=like)
+        if archived is not None and archived is not like:
+            limit, interval = archived.config.open_segments_max, archived.config.index_interval_bytes
+            cache = SegmentCache(storage, limit=limit, interval=interval, heal=False)
+            self._known = (archived, cache if self._known is None else self._known[1], start)
+        self._storage, self._shown = storage, shown

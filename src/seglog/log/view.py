@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
@@ -112,10 +112,8 @@ class View:
             if entry is segments[-1]:
                 yield self.active
             elif (entry.next_offset or 0) > start:
-                try:
+                with self._naming(start, stop):
                     reader = self.cache.get(entry)
-                except SnapshotExpired as error:
-                    raise error.of(max(start, entry.base_offset), min(stop, self.next_offset)) from error.__cause__
                 yield reader
 
     def scan(
@@ -123,7 +121,16 @@ class View:
     ) -> Iterator[Record]:
         """Yield the records start <= offset < stop. keep: maximum bytes of a large value, as a `Cut`; None: all."""
         for reader in self.readers(start, stop):
-            yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt, keep)
+            with self._naming(start, stop):
+                yield from reader.scan(max(start, reader.base_offset), min(stop, reader.next_offset), on_corrupt, keep)
+
+    @contextmanager
+    def _naming(self, start: int, stop: int) -> Iterator[None]:
+        """Let an error of one segment name the offsets of a whole read."""
+        try:
+            yield
+        except SnapshotExpired as error:
+            raise error.of(max(start, error.offset), min(stop, self.next_offset)) from error.__cause__
 
     def span_bytes(self, start: int, stop: int, enough: int | None = None) -> int:
         """Return the size in bytes of the records start <= offset < stop, by the lookups: up to a few KiB too much.
@@ -171,26 +178,9 @@ class View:
             max_records: About how many records a batch has, to decode batches ahead on threads; None: in turn.
         """
         for reader in self.readers(start, stop):
-            base, end = reader.base_offset, min(stop, reader.next_offset)
-            first = max(start, base)
-            position, expected = reader.seek(first)
-            if expected >= end:
-                reader.check_range(end, position, expected, lacking=end - first)
-                continue
-            last = end - base + (not reader.rules.dense and end == reader.next_offset)  # includes the last byte there
-            salt, dense = reader.rules.salt, reader.rules.dense
-            prepared = partial(decode, path=reader.store.path, salt=salt, base_offset=base, dense=dense)
-            decoded = decode_ahead(
-                reader,
-                _Decode(reader, prepared, position, end),
-                relative=expected - base,
-                position=position,
-                stop=last,
-                max_records=max_records,
-                by_windows=isinstance(reader.store, BlockFile),
-            )
-            passed, (relative, position) = yield from decoded
-            reader.check_range(end, position, base + relative, lacking=end - first - passed)
+            first, end = max(start, reader.base_offset), min(stop, reader.next_offset)
+            with self._naming(start, stop):
+                yield from _decoded(reader, decode, first, end, max_records)
 
     def check_gaps(self, start: int, records: Sequence[Record]) -> None:
         """Raise CorruptRecord unless it is certain that there is no other record from `start` to the last of these.
@@ -244,6 +234,32 @@ class View:
         return entry.file if entry.next_offset is None or offset < entry.next_offset else -entry.file
 
 
+def _decoded(
+    reader: SegmentReader, decode: Callable[..., Decoder], start: int, stop: int, max_records: int | None
+) -> Iterator[Any]:
+    """Yield the batches of start..stop of one segment; see `View.decoded`."""
+    position, expected = reader.seek(start)
+    if expected >= stop:
+        reader.check_range(stop, position, expected, lacking=stop - start)
+        return
+    base, salt, dense = reader.base_offset, reader.rules.salt, reader.rules.dense
+    passed, (relative, position) = yield from decode_ahead(
+        reader,
+        _Decode(
+            reader,
+            partial(decode, path=reader.store.path, salt=salt, base_offset=base, dense=dense),
+            position,
+            stop,
+        ),
+        relative=expected - base,
+        position=position,
+        stop=stop - base + (not dense and stop == reader.next_offset),  # includes the last byte there
+        max_records=max_records,
+        by_windows=isinstance(reader.store, BlockFile),
+    )
+    reader.check_range(stop, position, base + relative, lacking=stop - start - passed)
+
+
 class _Decode:
     """Makes decoders for the records from `position` up to offset `end`, with as much of the store as they need.
 
@@ -252,7 +268,7 @@ class _Decode:
     """
 
     def __init__(self, reader: SegmentReader, decode: Callable[..., Decoder], position: int, end: int) -> None:
-        self._store, self._decode, self._size = reader.store, decode, reader.size
+        self._store, self._decode, self._size, self._base = reader.store, decode, reader.size, reader.base_offset
         self._mapped = None
         if isinstance(reader.store, BlockFile):
             self._size = _end_of(reader, end)
@@ -268,7 +284,10 @@ class _Decode:
         if self._mapped is not None:
             return self._decode(self._mapped, **span, end=self._size, origin=0, tail=False)
         limit = self._size if end is None else min(end, self._size)
-        data = self._store.pread(limit - position, position)
+        try:
+            data = self._store.pread(limit - position, position)
+        except SnapshotExpired as error:
+            raise error.of(self._base + relative, error.next_offset) from error.__cause__
         return self._decode(data, **span, end=limit, origin=position, tail=end is not None)
 
 

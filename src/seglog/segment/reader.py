@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from seglog.errors import CorruptRecord, OffsetCompacted
+from seglog.errors import CorruptRecord, OffsetCompacted, SnapshotExpired
 from seglog.format.codec import Framed, InvalidRecord, Rules
 from seglog.format.index import Mark, floor_mark
 from seglog.record import Record
@@ -160,7 +160,10 @@ class SegmentReader:
         record.
         """
         if lacking and not self.rules.dense and stop < self.next_offset:
-            self._check_gap(stop - 1, position, expected)
+            try:
+                self._check_gap(stop - 1, position, expected)
+            except SnapshotExpired as error:
+                raise error.of(stop - 1, stop) from error.__cause__
 
     def check_gaps(self, stop: int, *, lacking: int) -> None:
         """Raise CorruptRecord unless it is certain that `lacking` offsets before `stop` have no record here."""

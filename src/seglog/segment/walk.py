@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from seglog.errors import SnapshotExpired
 from seglog.format.codec import Framed, InvalidRecord, Rules
 from seglog.segment.long_record import LONG_BYTES, read_long
 from seglog.storage import File
@@ -34,12 +35,18 @@ class StoreWalk:
     def __iter__(self) -> Iterator[Framed]:
         while self.reason is None and self.position < self.end:
             wanted = min(self._chunk, self.end - self.position)
-            data = self.store.pread(wanted, self.position)
+            data = self._read(wanted)
             if not data:
                 self.reason = "the store ends before it"
                 return
             self._chunk = min(self._chunk * 2, MAX_CHUNK)
             yield from self._records(data, all_there_is=len(data) < wanted or wanted == self.end - self.position)
+
+    def _read(self, length: int) -> bytes:
+        try:
+            return self.store.pread(length, self.position)
+        except SnapshotExpired as error:
+            raise error.of(self.expected, error.next_offset) from error.__cause__
 
     def _records(self, data: bytes, *, all_there_is: bool) -> Iterator[Framed]:
         base, salt, dense, codec = self.rules

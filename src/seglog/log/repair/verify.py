@@ -6,12 +6,13 @@ Works on a storage, not on an open log, so that it can report what prevents open
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 from xxhash import xxh64
 
 from seglog.clock import system_clock
-from seglog.errors import StorageError
+from seglog.errors import SnapshotExpired, StorageError
 from seglog.format import filename
 from seglog.format.codec import HEAD_BYTES, ZERO_HEAD
 from seglog.format.index import (
@@ -147,6 +148,10 @@ class SegmentCheck:
 
     def run(self) -> Iterator[int]:
         """Check the segment and yield the position from time to time. StorageError if the system cannot read it."""
+        with suppress(SnapshotExpired):  # an archive has replaced it meanwhile
+            yield from self._run()
+
+    def _run(self) -> Iterator[int]:
         try:
             store = self.storage.open(self.entry.name())
         except StorageError:
