@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from seglog.cli.frame import Args, flag
+from seglog.cli.held import HeldSource
 from seglog.cli.location import Remote, client_for, locate
 from seglog.cli.open_log import opened
 from seglog.cli.options import expose_from
@@ -106,6 +107,12 @@ class Source(Protocol):
 @contextmanager
 def reading(args: Args, *, patient: bool = False) -> Iterator[Source]:
     """Open what LOG names. patient: wait while a server restarts. Raises LogNotFound, TopicNotFound, ..."""
+    with ExitStack() as copies, _opened(args, patient=patient) as source:
+        yield HeldSource(source, copies) if getattr(args, "hold", False) else source
+
+
+@contextmanager
+def _opened(args: Args, *, patient: bool) -> Iterator[Source]:
     place = locate(args)
     with ExitStack() as resources:
         skip = bool(getattr(args, "skip_damaged", False))

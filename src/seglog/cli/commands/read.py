@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 from seglog.cli.filters import FILTERS, filter_from
 from seglog.cli.frame import Args, Command, File, argument, flag, option
+from seglog.cli.held import HOLD
 from seglog.cli.location import SERVER
 from seglog.cli.options import EXPOSE, FORCE, PLACE, delimiter_from, delimiter_options
 from seglog.cli.record_formats import format_of, format_option, printer
@@ -125,6 +126,7 @@ COMMANDS = (
             option("--output", metavar="FILE", type=File(), default="-", help="write here; it appears when complete"),
             FORCE,
             SKIP_DAMAGED,
+            HOLD,
             *EXPOSE,
             *SERVER,
         ],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from seglog.cli.config_options import config_options
 from seglog.cli.frame import Args, Command, File, argument, flag, option
+from seglog.cli.held import HOLD
 from seglog.cli.json_rows import Fields
 from seglog.cli.location import SERVER
 from seglog.cli.lock_wait import WAIT
@@ -323,6 +324,7 @@ COMMANDS = (
             *SELECTION,
             FORCE,
             SKIP_DAMAGED,
+            HOLD,
             QUIET,
             *EXPOSE,
             *SERVER,
