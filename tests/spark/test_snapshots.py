@@ -5,6 +5,7 @@ Spark keeps a plan, and so do these tests: without a JVM, as the reader's method
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -101,6 +102,23 @@ def test_without_fail_on_data_loss_an_expired_frame_goes_on_with_what_is_there(t
         plan = planned(tmp_path / "log", failondataloss="false")
         CHANGES["superseded and compacted"](log)
         assert set(records(*plan)) <= set(state(log))
+
+
+def test_tasks_of_another_user_than_the_driver_keep_what_was_planned_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled(tmp_path / "log") as log:
+        was = state(log)
+        reader, partitions = planned(tmp_path / "log")
+        [of_driver] = (tmp_path / "log" / "readers").iterdir()
+        told, now = of_driver.read_bytes(), leases.system_clock()
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        found = list(records(reader, partitions[:2]))
+        assert of_driver.read_bytes() == told, "which the other user may not change"
+        of_driver.unlink()  # its time has passed
+        monkeypatch.setattr(leases, "system_clock", lambda: now + int(local_logs.KEEP_SECONDS * 900_000))
+        CHANGES["superseded and compacted"](log)
+        assert found + list(records(reader, partitions[2:])) == was
 
 
 def test_files_that_a_plan_keeps_are_deleted_when_its_time_has_passed(

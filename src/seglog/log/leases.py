@@ -84,9 +84,10 @@ def _take(storage: Storage, name: str) -> Lock | None:
 def keep_version(storage: Storage, version: int, until: int) -> None:
     """Keep the files of a manifest's version until a time (us), for processes that come and go.
 
-    The caller holds a lease of that version, or kept it before. Raises StorageError if it cannot be written.
+    Each user has a file: one that belongs to another user cannot be written again. The caller holds a lease of that
+    version, or kept it before. Raises StorageError if it cannot be written.
     """
-    name = filename.lease_file(f"version-{version}")
+    name = filename.lease_file(f"version-{version}-{os.geteuid()}")
     lock = _take(storage, name)
     if lock is None:
         return
