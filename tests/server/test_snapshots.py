@@ -14,6 +14,9 @@ import seglog
 from seglog.client import flows
 from seglog.client.requests import topic_calls
 from seglog.errors import CompactionAborted
+from seglog.spark.read.options import ReadOptions
+from seglog.spark.read.reader import SeglogReader
+from seglog.spark.read.scan import RangeScan
 from tests.server.conftest import Servers
 from tests.snapshots import CONFIG, RECORDS, check, read_beside
 from tests.waiting import until
@@ -130,6 +133,22 @@ def test_a_client_of_an_older_server_notices_that_the_range_has_changed(shared, 
             check(found, was, expired=expired)
             expirations.append(expired)
         assert any(expirations) == (change != "appended")
+
+
+def test_a_plan_of_which_the_first_offsets_were_deleted_reads_the_others_as_they_were_planned(
+    forgetful, monkeypatch, caplog
+):
+    monkeypatch.setattr("seglog.spark.read.plan.TASKS", 1)
+    monkeypatch.setattr(RangeScan, "_read", lambda _: pytest.fail("this reads what is there now"))
+    with seglog.Client(forgetful.url) as client:
+        topic, was = filled(client)
+        options = {"url": forgetful.url, "subscribe": topic.name, "failondataloss": "false"}
+        reader = SeglogReader(ReadOptions.parse(options))
+        [partition] = reader.partitions()
+        topic.delete_before(0, 30)
+        found = [one for batch in reader.read(partition) for one in batch["offset"].to_pylist()]
+        assert found == [offset for offset, _ in was if offset >= 30]
+    assert [record.levelname for record in caplog.records if "30" in record.message] == ["WARNING"]
 
 
 def pages_of_an_older_client(http, name, stop):

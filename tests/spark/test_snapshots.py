@@ -15,6 +15,7 @@ from seglog.log import leases
 from seglog.spark.read import local_logs
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.reader import SeglogReader
+from seglog.spark.read.scan import RangeScan
 from tests.snapshots import CHANGES, check, filled, read_beside, state
 
 if TYPE_CHECKING:
@@ -102,6 +103,20 @@ def test_without_fail_on_data_loss_an_expired_frame_goes_on_with_what_is_there(t
         plan = planned(tmp_path / "log", failondataloss="false")
         CHANGES["superseded and compacted"](log)
         assert set(records(*plan)) <= set(state(log))
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_a_range_of_which_the_first_offsets_were_deleted_is_read_as_planned_from_there_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seglog.spark.read.plan.TASKS", 1)
+    monkeypatch.setattr(RangeScan, "_read", lambda _: pytest.fail("this reads what is there now"))
+    with filled(tmp_path / "log") as log:
+        was = state(log)
+        reader, partitions = planned(tmp_path / "log", minPartitions="1", failondataloss="false")
+        assert len(partitions) == 1
+        log.delete_before(30)
+        assert list(records(reader, partitions)) == [one for one in was if one[0] >= 30]
 
 
 def test_tasks_of_another_user_than_the_driver_keep_what_was_planned_too(

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from seglog.arrow.convert import decode_batches
 from seglog.arrow.from_store import BatchDecoder
-from seglog.errors import CorruptRecord
+from seglog.errors import CorruptRecord, SnapshotExpired
 from seglog.format.codec import HEAD_BYTES, InvalidRecord
 from seglog.segment.reader import SegmentReader
 from seglog.spark.read.batches import BATCH_BYTES, BATCH_ROWS
@@ -72,7 +72,10 @@ class Blocks:
         if self._position >= self._end:  # the records extend further than the lookup
             self._end = self._reader.size
         self._asked = min(self._length, self._end - self._position)
-        data = self._reader.store.pread(self._asked, self._position)
+        try:
+            data = self._reader.store.pread(self._asked, self._position)
+        except SnapshotExpired as error:
+            raise error.of(self.next_offset, self._stop) from error.__cause__
         self.bytes_read += len(data)
         return data
 

@@ -285,6 +285,8 @@ class LocalSite(Site):
 
         def readers(start: int, stop: int) -> Iterator[SegmentReader]:
             for entry in entries:
+                if entry.next_offset is not None and entry.next_offset <= start:
+                    continue
                 try:
                     yield log._reader_of(entry, stop, trace)
                 except SnapshotExpired as error:

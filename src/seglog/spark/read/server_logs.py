@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from seglog.client import Client
 from seglog.errors import CorruptLog, InvalidArgument, LogNotFound, LogTruncated, TopicNotFound
-from seglog.log.history import Snapshot
+from seglog.log.history import KNOWN, Snapshot, files_in
 from seglog.spark.read.batches import BATCH_ROWS
 from seglog.spark.read.extents import Extent, LogSnapshot
 from seglog.spark.read.local_logs import selected
@@ -111,7 +111,7 @@ class RemoteSite(Site):
     def hold_planned(self, part: OffsetRange) -> RemoteHeld:
         """Return a planned range, read as its snapshot shows it."""
         held = self.hold(Place(part.topic, part.partition, part.path))
-        return RemoteHeld(held.topic, held.snapshot, "" if part.snapshot is None else str(part.snapshot))
+        return RemoteHeld(held.topic, held.snapshot, part)
 
     def close(self) -> None:
         """Close the connections."""
@@ -145,9 +145,9 @@ class RemoteSite(Site):
 class RemoteHeld:
     """The state of a server's log at one moment, for reading. bytes_read: of answers."""
 
-    def __init__(self, topic: RemoteTopic, snapshot: LogSnapshot, planned: str = "") -> None:
-        """planned: the snapshot of the range that is read, by which the server checks each page; "": the present one's
-        log and epoch are checked here.
+    def __init__(self, topic: RemoteTopic, snapshot: LogSnapshot, planned: OffsetRange | None = None) -> None:
+        """planned: the range that is read, by whose snapshot the server checks each page; None: the log and epoch of
+        the present one are checked here.
         """
         self.snapshot = snapshot
         self.bytes_read = 0
@@ -158,8 +158,9 @@ class RemoteHeld:
         """Yield the records of a range as the protocol specifies; each page is checked before any of it is yielded."""
         snapshot = self.snapshot
         with _gone(snapshot.place):
-            for page in self.topic._pages(snapshot.partition, start, stop, self._planned):
-                if not self._planned and (page.log, page.epoch) != (snapshot.log, snapshot.epoch):
+            planned = _rest(self._planned, start)
+            for page in self.topic._pages(snapshot.partition, start, stop, planned):
+                if not planned and (page.log, page.epoch) != (snapshot.log, snapshot.epoch):
                     raise LogTruncated(f"{snapshot} ({snapshot.path}) was truncated while it was read")
                 self.bytes_read += page.size
                 yield from _pieces(page)
@@ -168,6 +169,14 @@ class RemoteHeld:
             raise LogTruncated(
                 f"{snapshot} ({snapshot.path}) ends at offset {start}, before it did when it was looked at"
             )
+
+
+def _rest(planned: OffsetRange | None, start: int) -> str:
+    """Return the snapshot of what a planned range holds from an offset on; "" if none is planned."""
+    if planned is None or planned.snapshot is None:
+        return ""
+    stores = ((one.start, one.stop, one.file) for one in planned.extents if one.file != KNOWN)
+    return str(planned.snapshot._replace(files=files_in(stores, start, planned.stop)))
 
 
 def _pieces(page: Page) -> Iterator[tuple[pa.RecordBatch, int]]:
