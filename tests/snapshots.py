@@ -34,10 +34,15 @@ State = list[tuple[int, bytes | None]]
 def filled(path: Path, config: LogConfig = CONFIG) -> seglog.Log:
     """Return a log of RECORDS records of KEYS keys in about ten segments, of which some have gaps already."""
     log = seglog.open(path, config)
+    fill(log)
+    return log
+
+
+def fill(log: seglog.Log) -> None:
+    """Append RECORDS records of KEYS keys, of which some are compacted away."""
     update(log, RECORDS // 2)
     log.compact(roll=True)
     update(log, RECORDS // 2)
-    return log
 
 
 def update(log: seglog.Log, records: int = KEYS) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from seglog.errors import CorruptRecord, SeglogError
+from seglog.errors import CorruptRecord, SeglogError, SnapshotExpired
 from seglog.kafka import codes
 from seglog.kafka.records.encode import MOST_RECORDS, Room, encode
 from seglog.kafka.requests.epochs import check_epoch, shown_cuts
+from seglog.log.view import at_one_moment
 from seglog.topic.fetch import LARGE, small_ranges, view_for
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def _failed(one: Wanted, code: int) -> Found:
     return Found(values, one.start)
 
 
+@at_one_moment
 def _batches(one: Wanted, log: Log, most: int, *, longer: bool) -> tuple[list[memoryview], int]:
     """Return record batches, and the offset after the last record."""
     stamped = log.config.retention.timestamps == "server"
@@ -127,7 +129,7 @@ def _batches(one: Wanted, log: Log, most: int, *, longer: bool) -> tuple[list[me
                 following = batch.next_offset
             if room.is_full:
                 break
-    except CorruptRecord:
+    except (CorruptRecord, SnapshotExpired):
         if not parts:
             raise
     return parts, following
