@@ -80,7 +80,7 @@ def archive_that_is_cleaned(place: Path, log: Any, _: object) -> Iterator[Settin
     """Delete from the archive what the log has deleted."""
     with Archiver(place / "log", bucket_of(place)) as archiver:
         archiver.step()
-        log.alter_retention(Retention(bytes=1))
+        log.alter(retention=Retention(bytes=1))
         log.expire()
         archiver.step()
 
