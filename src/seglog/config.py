@@ -114,7 +114,7 @@ class Retention(_Fields):
     Args:
         bytes: Size of all stores above which whole segments are deleted, oldest first, so the log may be larger by less
             than one segment; when one rolls, and by `expire`. None: no limit.
-        age: Time until a segment may be deleted, see `age_from`; when one rolls, and by `expire`. None: no limit.
+        age: Time after which a segment may be deleted; when one rolls, and by `expire`. None: no limit.
         compact: Keep only the latest record of each key: a compaction deletes the records that a later one supersedes.
         delete_retention: Time that a tombstone is kept after its first compaction.
         min_compaction_lag: Time after sealing before a segment may be compacted.
@@ -350,7 +350,10 @@ class LogConfig(_Fields):
         own, unknown = known_values(cls, {name: value for name, value in values.items() if name != "retention"})
         kept, unknown_kept = known_values(Retention, values.get("retention", {}))
         unknown |= {f"retention.{name}": value for name, value in unknown_kept.items()}
-        return cls(**own, retention=Retention(**kept)), unknown
+        try:
+            return cls(**own, retention=Retention(**kept)), unknown
+        except ConfigError:  # values that only a newer version takes together
+            return cls(), {**own, **{f"retention.{name}": value for name, value in kept.items()}, **unknown}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> LogConfig:
@@ -381,4 +384,6 @@ def changes_from_json(values: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {name: Retention(**value) if name == "retention" else value for name, value in values.items()}
     except TypeError as error:
-        raise ConfigError(f"an option is unknown to this version ({error}); use a newer one") from error
+        raise ConfigError(
+            f"a change of settings was interrupted that a newer version began ({error}); open the topic with that one"
+        ) from error

@@ -259,3 +259,10 @@ def test_every_verb_has_its_own_help(cli, words):
     assert shown.code == 0
     assert "ROOT" in shown.text
     assert "--json" in shown.text
+
+
+def test_a_change_that_cannot_be_made_adds_no_partitions(cli, shop):
+    cli("topics", "create", shop, "orders", "--partitions", "2", "--compact", "--min-compaction-lag", "5s")
+    refused = cli("topics", "alter", shop, "orders", "--partitions", "4", "--max-compaction-lag", "1s")
+    assert (refused.code, "max_compaction_lag is less" in refused.err) == (2, True)
+    assert cli("topics", shop, "--json").json["topics"][0]["partitions"] == 2

@@ -335,6 +335,8 @@ def test_a_setting_of_a_newer_server_is_shown_and_hides_no_topic() -> None:
     info = TopicInfo.from_json({**newer, "config": config, "retention": retention})
     assert info.config == LogConfig(segment_bytes=2048, retention=Retention(age=60))
     assert info.unknown == {"tint": 3, "retention.colour": "red", "retention.unkeyed": "archive"}
+    beyond = TopicInfo.from_json({**newer, "config": {**config, "segment_overflow_bytes": 2**32 - 1}, "retention": {}})
+    assert (beyond.config, beyond.unknown["segment_overflow_bytes"]) == (LogConfig(), 2**32 - 1)
     with pytest.raises(seglog.ConfigError, match="open it with a newer version"):
         LogConfig.from_json({**config, "retention": retention})  # a log is not opened without them
 

@@ -66,3 +66,21 @@ def test_explain_names_the_moment_at_which_the_segment_goes(tmp_path: Any) -> No
         assert log.expire() == 0
         now[0] = until
         assert log.expire() == 1
+
+
+def test_old_records_behind_newer_ones_seal_no_segment_as_nothing_can_be_deleted(tmp_path: Any) -> None:
+    with seglog.open(tmp_path / "log", config(), clock=lambda: BEGIN) as log:
+        fill(log, BEGIN)
+        for _ in range(3):
+            log.append(b"old", timestamp=BEGIN - 5 * DAY)
+            assert log.expire() == 0
+        assert len(log.segments) == 2
+
+
+def test_old_records_that_wait_for_a_table_seal_no_segment(tmp_path: Any) -> None:
+    waiting = LogConfig(retention=Retention(age=86_400, age_from="records", after="table"))
+    with seglog.open(tmp_path / "log", waiting, clock=lambda: BEGIN) as log:
+        for _ in range(3):
+            log.append(b"old", timestamp=BEGIN - 5 * DAY)
+            assert log.expire() == 0
+        assert len(log.segments) == 1

@@ -15,6 +15,7 @@ from seglog.log import backup as log_backup
 from seglog.log.history import was_cut
 from seglog.storage import LocalStorage
 from seglog.testing.internals import storage_of
+from seglog.topic.layout import description
 from seglog.topic.repair import verify_place
 
 if TYPE_CHECKING:
@@ -276,3 +277,54 @@ def test_a_backup_whose_topic_is_open_for_writing_is_not_overwritten(tmp_path: P
                 seglog.backup(tmp_path / "topic", tmp_path / "copy")
             copy.sync()
     assert values(tmp_path / "copy" / "0") == [b"to the copy"]
+
+
+def test_a_backup_has_the_partitions_and_settings_of_its_moment(tmp_path: Path) -> None:
+    with Topic.create(tmp_path / "orders", partitions=2) as topic:
+        topic.append(b"v")
+        seglog.backup(tmp_path / "orders", tmp_path / "copy")
+        topic.add_partitions(3)
+        topic.append(b"in a new one", partition=2)
+        topic.alter(retention=seglog.Retention(age=60))
+        seglog.backup(tmp_path / "orders", tmp_path / "copy")
+    with Topic.open(tmp_path / "copy") as copy:
+        assert [copy.partition(number).config.retention.age for number in range(copy.partitions)] == [60] * 3
+        assert [record.value for record in copy.partition(2).scan()] == [b"in a new one"]
+
+
+def test_a_backup_beside_alterations_never_has_half_of_one(tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    def alter(topic: Topic) -> None:
+        for age in range(1, 1000):
+            topic.alter(segment_age=age)
+            if ended.is_set():
+                return
+
+    with Topic.create(tmp_path / "orders", partitions=4) as topic:
+        thread = threading.Thread(target=alter, args=[topic])
+        thread.start()
+        try:
+            for number in range(5):
+                seglog.backup(tmp_path / "orders", tmp_path / f"copy-{number}")
+        finally:
+            ended.set()
+            thread.join()
+    for number in range(5):
+        with Topic.open(tmp_path / f"copy-{number}", mode="r") as copy:
+            assert len({copy.partition(each).config.segment_age for each in range(4)}) == 1
+
+
+def test_a_backup_waits_for_a_change_of_settings_and_says_what_completes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seglog.topic.backup.WAIT_SECONDS", 0.0)
+    Topic.create(tmp_path / "orders", partitions=2).close()
+    known = description.read(tmp_path / "orders")
+    description.write(tmp_path / "orders", known.while_altering({"segment_age": 60}))
+    with pytest.raises(seglog.LogLocked, match=r"a change of settings was committed .* open the topic for writing"):
+        seglog.backup(tmp_path / "orders", tmp_path / "copy")
+    Topic.open(tmp_path / "orders").close()
+    seglog.backup(tmp_path / "orders", tmp_path / "copy")
+    with Topic.open(tmp_path / "copy", mode="r") as copy:
+        assert [copy.partition(number).config.segment_age for number in range(2)] == [60, 60]

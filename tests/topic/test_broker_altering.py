@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -153,3 +155,36 @@ def test_another_age_of_segments_is_every_partitions_also_of_later_ones_and_for_
         assert [(one.segment_age, one.segment_bytes) for one in configs] == [(3600, 512)] * 3
         again.alter_topic("orders", segment_age=None)
         assert topic.partition(2).config.segment_age is None
+
+
+@pytest.mark.parametrize(
+    "touch", [lambda path: path.chmod(0o750), lambda path: os.chown(path, -1, -1)], ids=["chmod", "chown"]
+)
+def test_a_topic_whose_files_get_other_rights_or_times_goes_on(
+    broker: Broker, root: Path, touch: Callable[[Path], None]
+) -> None:
+    topic = broker.create_topic("orders", partitions=2)
+    topic.append(b"v", partition=0)
+    with Broker(root, mode="r") as reader:
+        found = reader.topic("orders")
+        for path in (root / "orders").rglob("*"):
+            touch(path)
+        broker.alter_topic("orders", retention=Retention(age=60))
+        topic.append(b"w", partition=0)
+        assert [record.value for record in found.partition(0).scan()] == [b"v", b"w"]
+
+
+def test_partitions_that_are_added_beside_an_alteration_stay(broker: Broker, root: Path) -> None:
+    topic = broker.create_topic("orders", partitions=2)
+    threads = [
+        threading.Thread(target=lambda: [topic.alter(segment_age=60 + number) for number in range(20)]),
+        threading.Thread(target=lambda: [topic.add_partitions(number) for number in range(3, 9)]),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one.segment_age for one in configs_of(topic)] == [79] * 8
+    broker.close()
+    with Broker(root) as again:
+        assert [one.segment_age for one in configs_of(again.topic("orders"))] == [79] * 8

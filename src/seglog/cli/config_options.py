@@ -106,7 +106,7 @@ def _option(one: Declared, heading: str) -> Option:
     if one.setting.kind is Kind.SWITCH and not one.optional:
         return option(f"{one.option}/--no-{one.option.removeprefix('--')}", help=_help(one), group=heading)
     parse, metavar = _PARSERS[one.setting.kind]
-    metavar = metavar or "|".join(one.choices)
+    metavar = (metavar or "|".join(one.choices)) + ("|none" if one.optional and one.setting.kind is Kind.SWITCH else "")
     parse = _or_none(parse) if one.optional else parse
     return option(one.option, metavar=metavar, type=parse, help=_help(one), group=heading)
 
@@ -125,7 +125,8 @@ def _help(one: Declared) -> str:
         about = about.replace(python, word)
     if one.default is None or one.setting.kind is Kind.SWITCH:
         return about
-    return f"{about}; default {typed(one, one.default)}"
+    default = f"default {typed(one, one.default)}"
+    return f"{about}; {default}" if about else default
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ POLICY = "cleanup.policy"
 MESSAGE_BYTES = "max.message.bytes"
 COMPRESSION = "compression.type"
 LAG, MIN_LAG = "max.compaction.lag.ms", "min.compaction.lag.ms"
-RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
+LIMITS = ("retention.ms", "retention.bytes")
 NO_CODEC = frozenset({"producer", "gzip", "snappy"})
 """Values of compression.type that are accepted without effect: segments have no such codec."""
 CONSTANT = {  # config -> the only value that is accepted, which this server fulfils anyway
@@ -183,8 +183,8 @@ SETTINGS: dict[str, Setting] = {
     "min.cleanable.dirty.ratio": Setting("retention.min_dirty_ratio", DOUBLE),
     MIN_LAG: Setting("retention.min_compaction_lag"),
     "min.insync.replicas": Setting("retention.copies", INT, plus=1),
-    RETENTION_BYTES: _Limit("retention.bytes", none=_NEVER),
-    RETENTION_MS: _Limit("retention.age", none=_NEVER),
+    "retention.bytes": _Limit("retention.bytes", none=_NEVER),
+    "retention.ms": _Limit("retention.age", none=_NEVER),
     "segment.bytes": Setting("segment_bytes", INT),
     "segment.ms": Setting("segment_age", none=MAX_INT64),
 }
@@ -229,8 +229,8 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
     wanted = {name: text for name, text in wanted.items() if text != present[name]}
     found = {name: SETTINGS[name].parse(name, text) for name, text in wanted.items() if name != POLICY}
     _check_lags({**present, **wanted})
-    if wanted.keys() & {POLICY, RETENTION_MS, RETENTION_BYTES}:
-        found |= _limits({**present, **wanted})
+    if wanted.keys() & {POLICY, *LIMITS}:
+        found |= _limits({**present, **wanted}, {name: _limit(config, name, wanted, present) for name in LIMITS})
     return _with_values(config, {SETTINGS[name].path if name in SETTINGS else name: one for name, one in found.items()})
 
 
@@ -252,12 +252,19 @@ def _effective(name: str, given: str | None) -> Collection[str]:
     raise ConfigError(f"there is no config {name!r}; docs/kafka.md lists those that exist")
 
 
-def _limits(texts: Mapping[str, str]) -> dict[str, Any]:
+def _limit(config: LogConfig, name: str, wanted: Mapping[str, str], present: Mapping[str, str]) -> Any:
+    """Return the limit that is wanted; the present one exactly, if that is not changed and Kafka's clients see it."""
+    setting = SETTINGS[name]
+    if name in wanted:
+        return setting.parse(name, wanted[name])
+    return None if present[name] == str(setting.none) else setting.value(config)
+
+
+def _limits(texts: Mapping[str, str], limits: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of the retention that the policy and the limits of a topic mean."""
     policy = {one.strip() for one in texts[POLICY].split(",")}
     if not policy <= POLICIES:
         raise ConfigError(f"{POLICY} is {texts[POLICY]!r}; it must be delete, compact, or both")
-    limits = {name: SETTINGS[name].parse(name, texts[name]) for name in (RETENTION_MS, RETENTION_BYTES)}
     expires = DELETE in policy
     implied = COMPACT not in policy or expires is any(limit is not None for limit in limits.values())
     return {**limits, POLICY: COMPACT in policy, "retention.expire": None if implied else expires}

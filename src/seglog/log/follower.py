@@ -23,7 +23,6 @@ from seglog.errors import (
     SeglogError,
     SnapshotExpired,
 )
-from seglog.format import filename
 from seglog.format.manifest import Manifest, SegmentEntry
 from seglog.format.manifest_changes import ManifestFile
 from seglog.log.history import Trace, was_cut
@@ -104,7 +103,7 @@ class LogFollower(Log):
 
     def _load(self) -> None:
         """Load the present manifest as the known view, with a follower of its active segment."""
-        identity = self._storage.identity(filename.MANIFEST)
+        identity = self._watch.identity()
         manifest = self._fallback
         if manifest is None:
             file = read_file(self._storage, known=self._file, like=self._seen)
@@ -142,11 +141,11 @@ class LogFollower(Log):
     def _steadily(self, load: Callable[[], None]) -> None:
         """Load the manifest and what it names, again if the structure changes meanwhile."""
         for left in reversed(range(RELOAD_ATTEMPTS)):
-            identity = self._storage.identity(filename.MANIFEST)
+            identity = self._watch.identity()
             try:
                 return load()
             except CorruptLog:
-                if left == 0 or self._storage.identity(filename.MANIFEST) == identity:
+                if left == 0 or self._watch.identity() == identity:
                     raise
         return None
 

@@ -303,11 +303,16 @@ class LiveSegments:
         return None if age is None or quiet < age else now - quiet
 
     def _has_old_records(self, now: int) -> bool:
-        """Whether the retention counts from records, and the newest of the active segment is older than it keeps."""
+        """Whether the active segment would be deleted if it was sealed, since its newest record is too old."""
         retention, newest = self.config.retention, self.active.tally.max_timestamp
         if retention.age_from != "records" or retention.age_us is None or newest is None:
             return False
-        return now - newest >= retention.age_us
+        sealed = self.catalog.current.segments[:-1]
+        return (
+            now - newest >= retention.age_us
+            and select_expired(sealed, self.active.size, retention, now) == len(sealed)
+            and deletable_to(self._storage, self.catalog.current) is None
+        )
 
     def drop_expired(self, now: int) -> int:
         """Drop the sealed segments that retention selects and that are not held; return how many."""

@@ -234,11 +234,7 @@ class LocalStorage:
             close_descriptor(descriptor)
 
     def identity(self, name: str) -> object:
-        """Return inode, change time and size of a file; None if there is none, or it is a directory.
-
-        The time is that of the inode (ctime). Tools that put a file back keep that of its content (mtime), and it may
-        get the inode of the file before.
-        """
+        """Return inode, time of change of the content, and size; None if there is no file, or it is a directory."""
         try:
             status = os.stat(self._at(name))  # noqa: PTH116 - called by a reader before every read
         except (FileNotFoundError, NotADirectoryError):
@@ -247,7 +243,7 @@ class LocalStorage:
             raise storage_error(error, self._at(name)) from error
         if stat.S_ISDIR(status.st_mode):
             return None
-        return status.st_ino, status.st_ctime_ns, status.st_size
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def try_lock(self, name: str, *, shared: bool = False) -> LocalLock | None:
         """Take a flock without waiting."""

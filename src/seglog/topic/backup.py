@@ -19,6 +19,7 @@ from seglog.log.opening import open_log, open_partition, storage_at
 from seglog.log.view import View
 from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import creation, description
+from seglog.topic.layout.description import Description
 from seglog.topic.layout.root import OFFSETS
 from seglog.topic.repair.discover import site_at
 from seglog.topic.transaction import DIRECTORY
@@ -90,7 +91,7 @@ def _broker(topics: dict[str, Storage], offsets: Storage | None, target: Storage
 
 
 def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
-    known = description.read(source)
+    known = _settled(source)
     if description.is_topic(target) and description.read(target).id != known.id:
         raise InvalidArgument(
             f"{target.path} is a backup of a topic {known.name!r} that was deleted and created again since; move it "
@@ -103,35 +104,60 @@ def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
             resources.enter_context(open_partition(place, (known.id, number), mode="r"))
             for number, place in places.items()
         ]
+        views = consistent_views(source, logs, known)
         target.make([])
         copies = [
             resources.enter_context(LogBackup(places[number], view, Subdirectory(target, str(number)), share=share))
-            for number, view in enumerate(consistent_views(source, logs))
+            for number, view in enumerate(views)
         ]
         for copy in copies:
             copy.bring()
         for copy in copies:  # without delay: a crash in between leaves partitions of two moments
             report += copy.commit()
-    if not description.is_topic(target):
+    if not description.is_topic(target) or description.read(target) != known:
         description.write(target, known)
     return report
 
 
-def consistent_views(topic: Storage, logs: list[Log]) -> list[View]:
-    """Return a view of each partition at one moment at which no batch is being published. Raises LogLocked."""
+def consistent_views(topic: Storage, logs: list[Log], known: Description | None = None) -> list[View]:
+    """Return a view of each partition at one moment at which nothing is in only some of them. Raises LogLocked.
+
+    That is a batch that is being published, or a change of settings. known: what topic.json has to hold then.
+    """
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         views = [log.view() for log in logs]
-        publishing = [name for name in topic.names(DIRECTORY) if name.endswith(".json")]
-        if not publishing and [log.view().manifest.version for log in logs] == [one.manifest.version for one in views]:
+        unfinished = _unfinished(topic, known)
+        if not unfinished and [log.view().manifest.version for log in logs] == [one.manifest.version for one in views]:
             return views
-        if time.monotonic() > deadline:
-            raise LogLocked(
-                errno.EWOULDBLOCK,
-                f"a batch ({publishing[0]}) was committed and is not in every partition yet; open the topic for "
-                "writing to complete it"
-                if publishing
-                else "the segments of its partitions keep changing; retry",
-                topic.path,
-            )
-        time.sleep(LOOK_AGAIN_SECONDS)
+        _wait(topic, unfinished, deadline)
+
+
+def _settled(topic: Storage) -> Description:
+    """Return what topic.json holds at a moment at which no settings are being changed. Raises LogLocked."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while (found := description.read(topic)).altering is not None:
+        _wait(topic, "a change of settings", deadline)
+    return found
+
+
+def _unfinished(topic: Storage, known: Description | None) -> str:
+    """Return what is in only some of the partitions; empty if nothing is."""
+    for name in topic.names(DIRECTORY):
+        if name.endswith(".json"):
+            return f"a batch ({name})"
+    present = description.read(topic)
+    changes = present.altering is not None if known is None else present != known
+    return "a change of its partitions or settings" if changes else ""
+
+
+def _wait(topic: Storage, unfinished: str, deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise LogLocked(
+            errno.EWOULDBLOCK,
+            f"{unfinished} was committed and is not in every partition yet; open the topic for writing to complete it"
+            if unfinished
+            else "the segments of its partitions keep changing; retry",
+            topic.path,
+        )
+    time.sleep(LOOK_AGAIN_SECONDS)

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from seglog.clock import Clock
 from seglog.config import Expose, LogConfig, changes_from_json, changes_to_json
-from seglog.errors import SeglogError
+from seglog.errors import LogFenced, StorageError
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
 from seglog.log.opening import open_partition, storage_at
@@ -87,7 +87,7 @@ def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expos
             for number, place in enumerate(places)
         ]
         if mode == "a" and description.altering is not None:
-            with suppress(SeglogError):  # such as a full disk; the next opening tries again
+            with suppress(StorageError, LogFenced):  # such as a full disk; the next opening tries again
                 description = _finish_altering(root, description, logs)
         return Parts(shown, root, description, logs, resources.pop_all(), tree)
 

@@ -72,7 +72,7 @@ class Topic(AlteredByName, ReadableTopic):
         self._clock = clock
         self._resources = parts.resources
         self._appending = Appending(parts.logs, once_window)
-        self._altering = Lock()
+        self._structure = Lock()
         self._publishing = Publishing(parts.storage, parts.logs, clock, waiting=unfinished)
         self._writers: dict[int, PartitionWriter] = {}
 
@@ -415,8 +415,8 @@ class Topic(AlteredByName, ReadableTopic):
         """Raise the number of partitions, durably, with the config of the present ones.
 
         Keys are assigned to the new number from then on, so the records of a key may be in two partitions: a compaction
-        keeps one of each. Readers in other processes see the new partitions when they open the topic again. Call it
-        from one thread at a time; appends may go on.
+        keeps one of each. Readers in other processes see the new partitions when they open the topic again. Appends may
+        go on.
 
         Args:
             partitions: Their new number, up to 10,000.
@@ -426,15 +426,16 @@ class Topic(AlteredByName, ReadableTopic):
             LogReadOnly: If the topic is open for reading.
         """
         check_partitions(partitions)
-        present = self.partitions
-        if partitions <= present:
-            raise InvalidArgument(f"topic {self.name!r} has {present} partitions; {partitions} are not more")
-        self._check_writable("add_partitions")
-        logs, resources = add_parts(self._parts, partitions, self._logs[0].config, self._clock)
-        with resources:
-            self._read_archive(enumerate(logs, present))
-            self._resources.enter_context(resources.pop_all())
-        self._logs.extend(logs)
+        with self._structure:
+            present = self.partitions
+            if partitions <= present:
+                raise InvalidArgument(f"topic {self.name!r} has {present} partitions; {partitions} are not more")
+            self._check_writable("add_partitions")
+            logs, resources = add_parts(self._parts, partitions, self._logs[0].config, self._clock)
+            with resources:
+                self._read_archive(enumerate(logs, present))
+                self._resources.enter_context(resources.pop_all())
+            self._logs.extend(logs)
 
     def alter(self, **changes: Any) -> None:
         """Change settings of every partition, also of those added later, by one commit; see `Log.alter`.
@@ -443,9 +444,9 @@ class Topic(AlteredByName, ReadableTopic):
         names it; the others have them, and the next `alter` or opening completes the change.
         """
         self._check_writable("alter")
-        for log in self._logs:
-            log.config.altered(changes)  # an invalid one changes nothing
-        with self._altering:
+        with self._structure:
+            for log in self._logs:
+                log.config.altered(changes)  # an invalid one changes nothing
             alter_parts(self._parts, changes)
 
     def _check_writable(self, call: str) -> None:

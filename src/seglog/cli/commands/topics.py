@@ -71,7 +71,7 @@ def _alter(args: Args) -> int:
     settle(args, "name")
     changes = changes_given(args)
     with root_to_change(args, f"PATCH /topics/{args.name}") as root:
-        root.config(args.name)  # raises if there is no topic
+        root.config(args.name).altered(changes)  # what cannot be done is refused before partitions are added
         if not changes and args.partitions is None:
             raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
         facts = root.add_partitions(args.name, args.partitions) if args.partitions is not None else {}

@@ -278,7 +278,11 @@ def _by_retention(facts: Facts) -> tuple[str, int | None]:
         until = max(ages) + retention.age_us
         told.append(f"at {moment(until)} by retention.age")
     elif retention.age_us is not None:
-        begin = "it was sealed" if retention.age_from == "sealed" else "its newest record"
+        begin = (
+            "it was sealed"
+            if retention.age_from == "sealed"
+            else "its newest record, or its sealing if that is earlier"
+        )
         told.append(f"{_span(retention.age_us)} (retention.age) after {begin}")
     if retention.most_bytes is not None:
         behind = log.active_bytes + sum(entry.disk_bytes for entry in log.manifest.segments[facts.number + 1 : -1])
