@@ -160,55 +160,6 @@ def test_a_caller_with_very_many_producers_loses_its_own_first_and_no_others():
     with_producers(story, most_bytes=40 * PRODUCER_BYTES)
 
 
-async def restarted(producers, topic, owner, *sequences):
-    """Send sequences to a server that has just started; return it."""
-    later = Producers(producers._workers, 1_000_000)
-    for sequence in sequences:
-        await append(later, topic, sequence, owner=owner)
-    return later
-
-
-def test_a_producer_goes_on_after_a_time_without_tokens():
-    async def story(producers, topic):
-        await restarted(producers, topic, MINE, 0, 1, 2)
-        await restarted(producers, topic, "", 3, 4)
-        later = await restarted(producers, topic, MINE)
-        assert await append(later, topic, 4, owner=MINE) == (4, "")  # repeated
-        with pytest.raises(sequences.OutOfOrderSequence):
-            await append(later, topic, 6, owner=MINE)
-        assert await append(later, topic, 5, owner=MINE) == (5, MINE)
-        assert await append(later, topic, 4, owner=MINE) == (4, "")
-        await restarted(producers, topic, MINE, 6)
-        assert topic.partition(0).next_offset == 7
-
-    with_producers(story)
-
-
-def test_a_producer_that_has_begun_without_tokens_goes_on_without_them_again():
-    async def story(producers, topic):
-        await restarted(producers, topic, "", 0, 1)
-        await restarted(producers, topic, MINE, 2, 3)
-        later = await restarted(producers, topic, "", 4, 5)
-        with pytest.raises(sequences.OutOfOrderSequence):
-            await append(later, topic, 7)
-        await restarted(producers, topic, "", 6)
-        await restarted(producers, topic, MINE, 7)
-
-    with_producers(story)
-
-
-def test_a_stranger_that_sends_with_anothers_id_takes_no_sequence_from_it_before_and_after_a_time_without_tokens():
-    async def story(producers, topic):
-        await restarted(producers, topic, MINE, 0, 1, 2)
-        await restarted(producers, topic, OTHER, 7, 8)
-        await restarted(producers, topic, "", 3, 4)
-        await restarted(producers, topic, OTHER, 5, 6)
-        later = await restarted(producers, topic, MINE, 5)
-        assert await append(later, topic, 5, owner=MINE) == (9, MINE)  # repeated
-
-    with_producers(story)
-
-
 @pytest.mark.parametrize(("mine", "others"), [(MINE, OTHER), ("", "")], ids=["tokens", "addresses"])
 def test_a_stranger_with_very_many_producers_in_a_partition_loses_its_own_first(monkeypatch, mine, others):
     monkeypatch.setattr(sequences, "MOST_PRODUCERS", 40)

@@ -7,9 +7,7 @@ batch of a transaction ends with the transaction's id, so that no other append h
 batch may be next.
 
 A producer chooses its id, and others can see it. So the same id of another token is another producer: `owner` is
-derived from the token's name. It is missing on a server without tokens, and in the keys of earlier versions: each owner
-continues what was stored there after its own. Without tokens nothing is known of a producer that owners have continued:
-any of them may have been it.
+derived from the token's name. It is missing on a server without tokens, and in the keys of earlier versions.
 """
 
 from __future__ import annotations
@@ -64,8 +62,7 @@ class Producer:
     """The epoch of a producer, and its last batches, the latest last.
 
     batches: None for those that were read from the log, of which a part may be missing. timestamp: the latest of the
-    last batch, in ms; -1 if that was read from the log. heirs: of one without an owner: the owners that have continued
-    it after its last batch.
+    last batch, in ms; -1 if that was read from the log. heirs: of one without an owner: the owners that continue it.
     """
 
     epoch: int
@@ -158,10 +155,9 @@ class Sequences:
 
         Each owner continues that once: one that was forgotten since may send any sequence, as any that was forgotten.
         """
-        earlier, own = self._earlier(who), self._producers.get(who)
-        if earlier is not None and who.owner not in earlier.heirs:
-            return earlier
-        return None if own is not None and own.heirs else own
+        earlier = self._earlier(who)
+        inherits = earlier is not None and who.owner not in earlier.heirs
+        return self._producers.get(who) or (earlier if inherits else None)
 
     def __iter__(self) -> Iterator[tuple[Who, Producer]]:
         """Return the producers, the one that has sent the latest batch last."""
@@ -193,16 +189,20 @@ class Sequences:
         self._remembered.forget(who)
 
     def _note(self, who: Who, epoch: int, sent: Range, appended: Appended | None) -> None:
-        earlier, known = self._earlier(who), self._known(who)
-        if known is None or (known is earlier and known.epoch > epoch):
-            known = Producer(epoch)
-        elif known is earlier:
-            known = Producer(known.epoch, dict(known.batches))
+        known = self._producers.get(who)
+        if known is None:
+            known = self._producers[who] = self._begun(who, epoch)
+        else:
+            self._producers.move_to_end(who)
+        known.note(epoch, sent, appended)
+
+    def _begun(self, who: Who, epoch: int) -> Producer:
+        """Return a producer before its first batch, which continues what was stored before it had an owner."""
+        earlier, inherited = self._earlier(who), self._known(who)
         if earlier is not None:
             earlier.heirs |= {who.owner}
-        self._producers[who] = known
-        self._producers.move_to_end(who)
-        known.note(epoch, sent, appended)
+        continues = inherited is not None and inherited.epoch <= epoch
+        return Producer(inherited.epoch, dict(inherited.batches)) if inherited and continues else Producer(epoch)
 
 
 def _sent(head: Head) -> Range:
