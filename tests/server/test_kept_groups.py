@@ -16,15 +16,15 @@ from seglog.server.runtime.kept_groups import KeptGroups
 from seglog.server.runtime.shares import ShareFull
 
 
-class Kept(KeptGroups):
+class Kept:
     """What the groups have, as `KeptGroups` gets it."""
 
-    def commit(self, payer, group, more):
-        self.admit(payer, group, more)
-        self.resized(group, more)
+    def __init__(self, most):
+        self.groups, self.sizes = KeptGroups(most), {}
 
-    def delete(self, group):
-        self.resized(group, -sum(self._parts[group].values()))
+    def commit(self, payer, group, more):
+        self.groups.admit(payer, group, more, self.sizes, sum(self.sizes.values()))
+        self.sizes[group] = self.sizes.get(group, 0) + more
 
 
 def test_a_caller_keeps_three_quarters_and_finds_room_again_when_it_deletes_a_group():
@@ -34,36 +34,23 @@ def test_a_caller_keeps_three_quarters_and_finds_room_again_when_it_deletes_a_gr
     with pytest.raises(ShareFull, match="and 750 are of 'mallory', whose share has no room for 1 more"):
         kept.commit("mallory", "m2", 1)
     kept.commit("victim", "v", 125)
-    kept.delete("m0")
+    del kept.sizes["m0"]
     kept.commit("mallory", "m2", 100)
 
 
-def test_what_a_stranger_adds_to_a_group_counts_against_the_stranger():
-    kept = Kept(1000)
-    kept.commit("victim", "g", 10)
-    kept.commit("mallory", "g", 740)
-    with pytest.raises(ShareFull, match="740 are of 'mallory'"):
-        kept.commit("mallory", "g", 1)
-    kept.commit("victim", "h", 115)
-
-
-def test_what_a_group_takes_no_longer_is_first_what_the_last_caller_has_added():
+def test_what_another_caller_adds_to_a_group_counts_against_the_one_that_began_it():
     kept = Kept(1000)
     kept.commit("one", "g", 300)
     kept.commit("two", "g", 450)
-    kept.resized("g", -500)
-    with pytest.raises(ShareFull, match="250 are of 'one'"):
-        kept.commit("one", "g", 501)
-    with pytest.raises(ShareFull, match="0 are of 'two'"):
-        kept.commit("two", "g", 501)
-    kept.delete("g")
-    kept.commit("two", "g", 750)
+    with pytest.raises(ShareFull, match="of 'one'"):
+        kept.commit("two", "g", 1)
+    kept.commit("two", "h", 125)
 
 
 def test_a_group_that_was_deleted_belongs_to_the_caller_that_begins_it_again():
     kept = Kept(1000)
     kept.commit("one", "g", 750)
-    kept.delete("g")
+    del kept.sizes["g"]
     kept.commit("two", "g", 750)
     with pytest.raises(ShareFull, match="750 are of 'two'"):
         kept.commit("two", "h", 1)
@@ -72,8 +59,7 @@ def test_a_group_that_was_deleted_belongs_to_the_caller_that_begins_it_again():
 
 def test_groups_of_an_old_directory_that_takes_more_than_there_is_may_grow_and_no_new_one_begins():
     kept = Kept(1000)
-    for number in range(15):
-        kept.resized(f"old{number}", 100)
+    kept.sizes = {f"old{number}": 100 for number in range(15)}
     with pytest.raises(ShareFull, match=r"1500 of them since before the server started.*Delete groups.*raise --memory"):
         kept.commit("one", "new", 1)
     for number in range(15):
@@ -82,14 +68,14 @@ def test_groups_of_an_old_directory_that_takes_more_than_there_is_may_grow_and_n
         kept.commit("one", "old0", 100)
     kept.commit("two", "old0", 1)
     for number in range(10):
-        kept.delete(f"old{number}")
+        del kept.sizes[f"old{number}"]
     kept.commit("one", "new", 100)
     kept.commit("one", "old0", 100)
 
 
 def test_what_a_server_has_found_when_it_started_counts_against_no_caller():
     kept = Kept(1000)
-    kept.resized("old", 600)
+    kept.sizes = {"old": 600}
     kept.commit("one", "new", 300)
     with pytest.raises(ShareFull):
         kept.commit("one", "new", 1)
@@ -101,16 +87,8 @@ def test_addresses_that_come_once_are_forgotten(monkeypatch):
     kept = Kept(1_000_000)
     for number in range(100):
         kept.commit(f"192.0.2.{number}", f"g{number}", 1)
-        kept.delete(f"g{number}")
-    assert not (kept._parts or kept._groups or kept._bytes or kept._growing)
-
-
-def test_groups_that_were_admitted_and_never_made_are_forgotten(monkeypatch):
-    monkeypatch.setattr(kept_groups, "MAX_GROUPS", 8)
-    kept = Kept(1_000_000)
-    for number in range(100):
-        kept.admit("one", f"g{number}", 1)
-    assert len(kept._growing) <= 16
+        del kept.sizes[f"g{number}"]
+    assert len(kept.groups._groups) <= 17
 
 
 def test_a_caller_does_not_get_all_names_of_groups(monkeypatch):

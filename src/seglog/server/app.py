@@ -103,7 +103,6 @@ def services_of(
     services.metrics.watch(StateMetrics(services), broker.topics)
     if following is None:
         services.appends.syncing.watch((OFFSETS, 0), broker.groups.log)
-        broker.groups._watch(services.kept_groups.resized)
     return services
 
 

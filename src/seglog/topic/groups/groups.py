@@ -30,7 +30,7 @@ from seglog.topic.groups.arguments import checked_offsets, checked_timeout, chec
 from seglog.topic.groups.bounds import MAX_GROUPS, MAX_MEMBERS, Admits, Bounds
 from seglog.topic.groups.offsets import Offsets
 from seglog.topic.groups.records import Entry, GroupRecord, Note, OffsetRecord
-from seglog.topic.groups.registry import Book, Resized
+from seglog.topic.groups.registry import Book
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
 from seglog.topic.layout.names import checked_group, checked_name
 from seglog.topic.layout.places import Partition
@@ -85,13 +85,6 @@ class Groups(Inheritable, Uncopied):
             for member, said in crew.members.items():
                 if not said.local:  # a local member ended with its process
                     self._sessions.heard(group, member, self._ticks(), self._clock())
-
-    def _watch(self, resized: Resized) -> None:
-        """Tell of the bytes that each group takes: now, and when they change."""
-        with self._lock:
-            for group, size in self._book.sizes.items():
-                resized(group, size)
-            self._book.resized = resized
 
     @property
     def log(self) -> Log:
@@ -294,7 +287,7 @@ class Groups(Inheritable, Uncopied):
 
     def _check_room(self, group: str, more: int, admits: Admits | None) -> None:
         if admits is not None and more > 0:
-            admits(group, more)
+            admits(group, more, self._book.sizes, self._book.size)
 
     def check_staged(self, group: str, notes: Mapping[Partition, Note], admits: Admits) -> None:
         """Raise what `admits` raises for offsets with these notes, which a transaction will commit."""

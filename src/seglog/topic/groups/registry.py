@@ -5,7 +5,7 @@ Knows no clock and decides nothing; its owner holds a lock around every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from seglog.errors import CorruptLog
 from seglog.log.log import Log
@@ -13,15 +13,12 @@ from seglog.topic.groups.records import DECIDED, Entry, GroupRecord, OffsetRecor
 from seglog.topic.groups.state import Crew
 from seglog.topic.layout.places import Partition
 
-Resized = Callable[[str, int], None]
-"""Called when a group takes more bytes, or less: its name, and how many more; negative: less."""
-
 
 class Book:
     """crews: group -> its members; offsets: group -> partition -> the next offset to read, no empty ones.
 
     records: (group, partition) -> the record of that offset. sizes: group -> about how many bytes its offsets and
-    members take, of groups that have any; resized: called when that changes.
+    members take, of groups that have any; size: of all.
     """
 
     def __init__(self, log: Log) -> None:
@@ -30,7 +27,7 @@ class Book:
         self.offsets: dict[str, dict[Partition, int]] = {}
         self.records: dict[tuple[str, Partition], OffsetRecord] = {}
         self.sizes: dict[str, int] = {}
-        self.resized: Resized = lambda _group, _more: None
+        self.size = 0
         self._log = log
         for record in log.scan():
             try:
@@ -84,11 +81,10 @@ class Book:
         return entry.size - GroupRecord(entry.group, self.crew(entry.group)).size
 
     def _resize(self, group: str, more: int) -> None:
+        self.size += more
         self.sizes[group] = self.sizes.get(group, 0) + more
         if not self.sizes[group]:
             del self.sizes[group]
-        if more:
-            self.resized(group, more)
 
     def _take(self, entry: Entry) -> None:
         if isinstance(entry, GroupRecord):
