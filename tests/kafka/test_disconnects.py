@@ -13,7 +13,6 @@ import pytest
 
 from seglog.kafka import connection
 from seglog.kafka.connection import AT_ONCE
-from seglog.kafka.incoming import FIRST_BYTES
 from seglog.kafka.messages.core import FETCH, METADATA, PRODUCE
 from seglog.kafka.messages.groups import JOIN_GROUP, LIST_GROUPS
 from seglog.kafka.wire.buffers import Reader
@@ -25,7 +24,7 @@ from seglog.topic.idempotency.memory import OnceWindow
 from tests.kafka.conftest import Raw, connected
 from tests.kafka.producers import RawProducer, batch_of, produce_of, produced
 from tests.tls import TlsPeer, server_context
-from tests.waiting import HANG_SECONDS, NEVER_SECONDS, until
+from tests.waiting import HANG_SECONDS, until
 
 pytest_plugins = ["seglog.testing.kafka_fixtures"]
 KEYS = 10
@@ -201,38 +200,6 @@ def _fetch_of(partitions):
     return {**wish, "topics": [{"topic": "orders", "partitions": parts}]}
 
 
-def _long_fetch(kafka, raw, partitions):
-    """Send a Fetch that waits; return when it does."""
-    raw.send(FETCH, 11, _fetch_of(partitions))
-    until(lambda: kafka._services.waiting._waiters)
-
-
-def test_a_client_that_leaves_while_its_fetch_waits_holds_nothing_any_more(patient_kafka):
-    partitions = 300  # whose fetch needs a claim
-    patient_kafka.broker.create_topic("orders", partitions=partitions)
-    held = patient_kafka._services.memory.held
-    with connected(patient_kafka.address) as raw:
-        _long_fetch(patient_kafka, raw, partitions)
-        assert held["waits"]
-        raw.request(METADATA.key, 4, bytes(FIRST_BYTES // 2))  # which is answered after it
-    until(lambda: not patient_kafka._listener._connections)
-    assert not patient_kafka._services.waiting._waiters
-    assert not any(held.values())
-
-
-def test_batches_that_were_sent_behind_a_waiting_fetch_are_appended_although_the_client_is_gone(patient_kafka):
-    log = patient_kafka.broker.create_topic("orders").partition(0)
-    with connected(patient_kafka.address) as raw:
-        _long_fetch(patient_kafka, raw, 1)
-        with state_of(log).mutex:  # so that the cancelled fetch ends before they are appended
-            for value in (b"first", b"second"):
-                raw.request(PRODUCE.key, 8, produce_of([batch_of([value])], acks=0))
-            raw.socket.close()
-            until(lambda: not patient_kafka._services.waiting._waiters)
-    until(lambda: not patient_kafka._listener._connections)
-    assert [record.value for record in log.scan()] == [b"first", b"second"]
-
-
 def test_a_fetch_for_which_there_is_no_room_to_wait_is_answered_and_holds_no_room_for_an_answer(patient_kafka):
     partitions = 300  # whose fetch needs a claim
     patient_kafka.broker.create_topic("orders", partitions=partitions)
@@ -248,31 +215,6 @@ def test_a_fetch_for_which_there_is_no_room_to_wait_is_answered_and_holds_no_roo
         found = raw.ask(FETCH, 11, _fetch_of(partitions))
         assert [bool(one["records"]) for one in found["responses"][0]["partitions"]].index(True) == 7
         assert not found["throttle_time_ms"]
-
-
-def test_who_sends_much_behind_a_waiting_fetch_is_read_no_further(patient_kafka):
-    patient_kafka.broker.create_topic("orders")
-    with connected(patient_kafka.address) as raw:
-        _long_fetch(patient_kafka, raw, 1)
-        raw.request(METADATA.key, 4, bytes(4 * FIRST_BYTES))
-        [one] = patient_kafka._listener._connections
-        until(lambda: one._is_paused)
-        assert one._incoming.begun == FIRST_BYTES
-
-
-def test_who_leaves_while_the_others_join_its_group_holds_no_connection_any_more(patient_kafka):
-    def wish(group):
-        seconds = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 1_800_000}
-        kind = {"group_id": group, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
-        return {"member_id": "", "group_instance_id": None, **kind, **seconds}
-
-    with connected(patient_kafka.address) as first, connected(patient_kafka.address) as other:
-        assert first.ask(JOIN_GROUP, 2, wish("g"))["error_code"] == 0
-        coordinator = patient_kafka._listener._coordinator
-        other.send(JOIN_GROUP, 2, wish("g"))  # waits for the first
-        until(lambda: any(one.joining for one in coordinator.find("g").members.values()))
-        other.socket.close()
-        until(lambda: len(patient_kafka._listener._connections) == 1)
 
 
 def test_an_idle_connection_ends_although_its_client_does_not_read_the_last_response(monkeypatch):

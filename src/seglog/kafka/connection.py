@@ -1,17 +1,16 @@
 """One TCP connection: takes one request at a time and sends its response.
 
-While a request is answered, none other is taken. So a client holds at most one request and one response, in order, as
-Kafka itself does, and FIRST_BYTES of what follows: those are read, so that the end of the connection is seen at once.
-A Produce whose records only wait to be durable is an exception: it holds no memory any more, and the next request is
-taken, so that the batches of one producer share a sync (ADR 0059). The next request is answered after it; another than
-a Produce does not begin before. A request that stops arriving, and a response that is not read, end the connection.
+While a request is answered, nothing more is read. So a client holds at most one request and one response, in order, as
+Kafka itself does, and the bytes that came with the request. A Produce whose records only wait to be durable is an
+exception: it holds no memory any more, and the next request is taken, so that the batches of one producer share a sync
+(ADR 0059). The next request is answered after it; another than a Produce does not begin before. A request that stops
+arriving, and a response that is not read, end the connection.
 
 A Produce begins at once, and most need no task (ADR 0060): what it does before it first waits must not need one.
 
-If the client goes away, a request that waits (`Sender.waiting`) is cancelled. Any other is completed: what has arrived
-is appended, what the server knows of producers includes it, and a member that leaves its group last has left it. The
-connection counts until then. What follows a batch that is refused with acks=0 is dropped with the connection, as in
-Kafka.
+If the client goes away, what it waits for is cancelled, but not a Produce: what has arrived is appended, and what the
+server knows of producers includes it. The connection counts until then. What follows a batch that is refused with
+acks=0 is dropped with the connection, as in Kafka.
 """
 
 from __future__ import annotations
@@ -119,14 +118,10 @@ class Connection(asyncio.BufferedProtocol):
             if handle is not None:
                 handle.cancel()
         self._writable.set()
-        self._stop_waiting()
-        self._go_on()
-
-    def _stop_waiting(self) -> None:
-        """Cancel a request that waits: the client is gone."""
-        self.sender.is_gone = True
-        if self.sender.waits and self._now is not None and self._now.task is not None:
+        if self._now is not None and not self._now.appends and self._now.task is not None:
             self._now.task.cancel()
+            self._now = None
+        self._go_on()
 
     @property
     def _is_busy(self) -> bool:
@@ -196,12 +191,11 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_made:
             return False
         self._ends = True
-        self._stop_waiting()
         self._go_on()
         return self._is_busy and self._transport.get_extra_info("ssl_object") is None
 
     def _go_on(self) -> None:
-        """Take the requests that have come, one after another, and read on while there is space.
+        """Take the requests that have come, one after another, and read on when none is left.
 
         When nothing more is read, each Produce that has come is still appended.
         """
@@ -223,9 +217,8 @@ class Connection(asyncio.BufferedProtocol):
             elif self._incoming.room:
                 self._run(_Work(appends=False), self._wait_for_room())
             else:
-                break
-        if not self._is_over:
-            self._read(self._incoming.has_space)
+                self._read(True)
+                return
 
     def _queue(self) -> None:
         """Let other connections have their turn."""
@@ -246,9 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             (self._transport.resume_reading if wanted else self._transport.pause_reading)()
 
     async def _wait_for_room(self) -> None:
-        with self.sender.waiting():
-            has_room = await self._incoming.wait_for_room()
-        if not has_room:
+        if not await self._incoming.wait_for_room():
             self._refuse("the server has no memory for its request")
             return
         self._moved_at = self.loop.time()
@@ -279,6 +270,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         work.task = self.loop.create_task(rest)
         work.task.add_done_callback(partial(self._done, work))
+        if self._now is work:
+            self._read(False)
 
     def _done(self, work: _Work, task: asyncio.Task[None]) -> None:
         if task.cancelled():
@@ -293,13 +286,11 @@ class Connection(asyncio.BufferedProtocol):
             self._now = None
         elif work in self._waiting:
             self._waiting.remove(work)
-        was_cancelled = isinstance(error, asyncio.CancelledError)
-        if error is None or (was_cancelled and self.sender.is_gone):
-            return
-        if not was_cancelled:
-            LOG.error("a request of %s failed", self.sender.host, exc_info=error)
-        self._incoming.drop()
-        self._transport.abort()
+        if error is not None:
+            if not isinstance(error, asyncio.CancelledError):
+                LOG.error("a request of %s failed", self.sender.host, exc_info=error)
+            self._incoming.drop()
+            self._transport.abort()
 
     def _take_next(self, work: _Work) -> None:
         """Take the next request while one waits, unless many do."""
@@ -347,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             self._sending = None
             if call is not None:
                 call.held.close()
-        self._moved_at = self._began_at = self.loop.time()
+        self._moved_at = self.loop.time()
 
     async def _send(self, parts: list[Any]) -> None:
         """Write a response: at once, or in pieces with TLS, whose transport does not tell what it has encrypted."""

@@ -66,14 +66,7 @@ class Incoming:
 
     def space(self) -> memoryview:
         """Return where the next bytes go."""
-        if self._buffer is None:
-            return memoryview(self._shared)[: FIRST_BYTES - len(self._come)]
-        return memoryview(self._buffer)[self._got :]
-
-    @property
-    def has_space(self) -> bool:
-        """Whether more bytes may come before a request is taken."""
-        return bool(self.space())
+        return memoryview(self._shared) if self._buffer is None else memoryview(self._buffer)[self._got :]
 
     def arrived(self, size: int) -> None:
         """Take bytes that have been written to `space`."""

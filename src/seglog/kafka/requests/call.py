@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -62,8 +61,6 @@ class Sender:
         used_at: When its last request came, in us.
         requests: How many it has sent.
         software, software_version: Its library, if it has named it.
-        waits: Whether its request does nothing but wait.
-        is_gone: Whether it has ended the connection.
     """
 
     address: tuple[str, int]
@@ -78,19 +75,6 @@ class Sender:
     requests: int = 0
     software: str = ""
     software_version: str = ""
-    waits: bool = False
-    is_gone: bool = False
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Wait for other clients within the context, which is cancelled when the client is gone."""
-        if self.is_gone:
-            raise asyncio.CancelledError
-        self.waits = True
-        try:
-            yield
-        finally:
-            self.waits = False
 
 
 @dataclass(slots=True, eq=False)

@@ -47,8 +47,7 @@ async def fetch(call: Call) -> Values:
     del topics, named
     call.holding.reduce(len(wanted), count)
     call.free()
-    with call.sender.waiting():
-        found = await _wait(call, wanted)
+    found = await _wait(call, wanted)
     throttle = BUSY_MS if found is None else 0
     wanted = found or wanted
     most = min(max(call.values["max_bytes"], 1), call.services.settings.limits.read_bytes)

@@ -88,8 +88,7 @@ async def join_group(call: Call) -> Values:
     )
     call.drop_values()  # it may wait for long, and the group counts what its members bring
     try:
-        with call.sender.waiting():
-            joined = await call.parts.coordinator.join(values["group_id"], wish)
+        joined = await call.parts.coordinator.join(values["group_id"], wish)
         await call.room(sum(ENTRY_BYTES + len(metadata) for _, _, metadata in joined.members))
     except SeglogError as error:
         return _join_answer(call, Joined(codes.coordinator_code_of(error), wish.member))
@@ -121,8 +120,7 @@ async def sync_group(call: Call) -> Values:
     if group is None:
         return _sync_answer(Synced(codes.UNKNOWN_MEMBER_ID))
     who = values["member_id"], values["group_instance_id"], values["generation_id"]
-    with call.sender.waiting():
-        return _sync_answer(await group.sync(*who, _sync_wish(call)))
+    return _sync_answer(await group.sync(*who, _sync_wish(call)))
 
 
 def _sync_wish(call: Call) -> SyncWish:
