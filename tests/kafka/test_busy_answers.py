@@ -31,9 +31,16 @@ OFFSET = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
 COMMIT = {"group_id": "g", "topics": [{"topic_id": ID, "partitions": [OFFSET]}]}
 COMMIT |= {"generation_id_or_member_epoch": -1, "generation_id": -1, "member_id": ""}
 CONFIG = {"resources": [{"resource_type": 2, "resource_name": "t", "configuration_keys": None}]}
+NAMED = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
 REQUESTS: list[tuple[Any, int, dict[str, Any], str, int]] = [
-    (METADATA, 4, {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}, "topics", codes.REQUEST_TIMED_OUT),
-    (METADATA, 12, TOPIC, "topics", codes.REQUEST_TIMED_OUT),
+    (
+        METADATA,
+        4,
+        {"topics": [{"name": "t"}], "allow_auto_topic_creation": False},
+        "topics",
+        codes.LEADER_NOT_AVAILABLE,
+    ),
+    (METADATA, 12, TOPIC, "topics", codes.LEADER_NOT_AVAILABLE),
     (FETCH, 13, READ, "", codes.REQUEST_TIMED_OUT),
     (DESCRIBE_CONFIGS, 1, CONFIG, "results", codes.REQUEST_TIMED_OUT),
     (DESCRIBE_LOG_DIRS, 1, {"topics": None}, "results", codes.REQUEST_TIMED_OUT),

@@ -188,7 +188,7 @@ def _is_free(lock):
 @pytest.fixture
 def patient_kafka(monkeypatch):
     """A broker that lets requests wait for long."""
-    limits = Limits(wait_seconds=NEVER_SECONDS)
+    limits = Limits(wait_seconds=HANG_SECONDS)
     monkeypatch.setattr(testing, "Settings", partial(Settings, limits=limits))
     with KafkaBroker() as kafka:
         yield kafka

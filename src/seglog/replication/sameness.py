@@ -32,11 +32,10 @@ MOST_KNOWN = 8
 def digests_before(view: View, offset: int) -> Digests:
     """Return the digests of up to 4 of the last records before `offset`, more if gaps precede it; none if damaged."""
     known = _KNOWN.setdefault(view, {})
-    found = known.get(offset)
-    if found is None:
-        found = known[offset] = _digests_before(view, offset)
-        if len(known) > MOST_KNOWN:
-            known.pop(min(known), None)  # the copy that is furthest behind asks for another one next
+    found = known.pop(offset, None)
+    known[offset] = found = _digests_before(view, offset) if found is None else found  # the latest use comes last
+    if len(known) > MOST_KNOWN:
+        known.pop(next(iter(known)), None)
     return found
 
 

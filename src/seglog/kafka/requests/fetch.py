@@ -38,7 +38,7 @@ async def fetch(call: Call) -> Values:
     try:
         topics = await call.named(call.values.pop("topics"), "topic")  # it may wait for long: no values are kept
     except Busy as error:
-        return {"error_code": codes.code_of(error), "responses": []}
+        return {"throttle_time_ms": BUSY_MS, "error_code": codes.code_of(error), "responses": []}
     count = sum(len(topic["partitions"]) for topic in topics)
     topics = _once(topics)
     named = ((topic["topic"], one) for topic in topics for one in topic["partitions"])

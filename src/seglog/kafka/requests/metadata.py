@@ -72,7 +72,7 @@ async def topic_or_error(call: Call, name: str, found: Awaitable[Topic]) -> Valu
         topic = await found
         await call.room((1 + topic.partitions) * ENTRY_BYTES)
     except SeglogError as error:
-        return {"error_code": refusal_of(error), "name": name, "partitions": []}
+        return {"error_code": _passing(refusal_of(error)), "name": name, "partitions": []}
     return _partitions(topic)
 
 
@@ -82,7 +82,7 @@ async def _with_id(call: Call, uuid: str) -> Values:
     try:
         name = await call.name_of(uuid)
     except SeglogError as error:
-        code = codes.code_of(error)
+        code = _passing(codes.code_of(error))
     if name is not None:
         found = await _described(call, name)
         if not found.get("error_code"):
@@ -94,6 +94,11 @@ async def _with_id(call: Call, uuid: str) -> Values:
         "topic_id": uuid,
         "partitions": [],
     }
+
+
+def _passing(code: int) -> int:
+    """Return the code with which clients keep a topic that they know, and ask for it again."""
+    return codes.LEADER_NOT_AVAILABLE if code == codes.REQUEST_TIMED_OUT else code
 
 
 def refusal_of(error: SeglogError) -> int:

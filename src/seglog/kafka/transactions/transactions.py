@@ -265,7 +265,7 @@ class Transactions:
             one.staging = journal.offset_bytes + more  # before others are counted
             stage = partial(transactions_of(self._broker).stage_offsets, journal, group, offsets)
             try:
-                with self.room(one, Size(texts, len(offsets))):
+                with self.room(one, Size(texts, journal.new_places(group, offsets))):
                     await self._workers.run(stage)
             finally:
                 one.staging = 0

@@ -255,9 +255,16 @@ class Journal:
         found.logs.update(staged.logs)
         self.parts += len(found.offsets) - before
 
+    def new_places(self, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> int:
+        """Return of how many partitions the group has no offset staged yet."""
+        return len(offsets.keys() - self._known(group).keys())
+
+    def _known(self, group: str) -> Mapping[Partition, tuple[int, str]]:
+        return self.offsets[group].offsets if group in self.offsets else {}
+
     def growth(self, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> int:
         """Return about how many bytes more the offsets would take in memory with these, which replace earlier ones."""
-        known = self.offsets[group].offsets if group in self.offsets else {}
+        known = self._known(group)
         replaced = [known[place] for place in offsets.keys() & known.keys()]
         return _bytes_of(offsets.values()) - _bytes_of(replaced)
 
