@@ -175,7 +175,7 @@ def test_one_who_takes_nothing_of_an_answer_is_cut_off_and_the_memory_given_back
 
 
 def test_a_slow_uploader_never_blocks_others(serve_with):
-    server = serve_with()
+    server = serve_with(limits={"idle_seconds": HANG_SECONDS})
     with server.client() as http, server.connection() as stalled, server.connection() as batch:
         stalled.send("POST /topics/default/records?partition=0 HTTP/1.1\r\nHost: localhost\r\n")
         stalled.send("Content-Length: 80000000\r\n\r\n", b"x" * 40_000_000)

@@ -197,7 +197,10 @@ def test_an_upload_that_does_not_end_is_given_up_after_the_stop_time_and_leaves_
 @pytest.mark.parametrize("ack", ["appended", "durable"])
 def test_durable_means_that_the_medium_was_asked(serve_with, tmp_path, ack):
     trace = tmp_path / "trace"
-    server = serve_with(wrapper=("strace", "-D", "-f", "-y", "-e", "trace=fdatasync,fsync", "-o", str(trace)))
+    limits = {"sync_seconds": 3600.0}  # so that nothing else syncs
+    server = serve_with(
+        limits=limits, wrapper=("strace", "-D", "-f", "-y", "-e", "trace=fdatasync,fsync", "-o", str(trace))
+    )
     with server.client() as http:
         http.post("/topics", json={"name": "t"})
         before = syncs(trace)

@@ -11,6 +11,7 @@ import yaml
 
 from seglog.cli import catalog
 from seglog.cli.frame import Verbs, load
+from seglog.settings import arguments_of
 from tools.docs_site import api, commands, options
 from tools.docs_site.pages import ROOT, BrokenLink, relinked, site_paths
 
@@ -79,7 +80,7 @@ def test_the_page_of_options_is_what_the_classes_declare():
 @pytest.mark.parametrize("family", options.families(), ids=lambda family: family.kind.__name__)
 def test_every_option_is_described_and_its_flag_exists(family):
     fields = {field.name for field in dataclasses.fields(family.kind)}
-    assert set(options.described(family.kind)) == fields
+    assert set(arguments_of(family.kind)) == fields
     name, _, verb = family.command.partition(" ")
     command = load(name) if name else None
     command = command.commands[verb] if isinstance(command, Verbs) else command
