@@ -179,6 +179,7 @@ def test_the_config_has_these_options() -> None:
         "timestamps",
         "batch_bytes",
         "expire",
+        "age_from",
         "timestamp_ahead",
         "timestamp_behind",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +23,7 @@ from tests.snapshots import CONFIG, RECORDS, check, read_beside
 from tests.waiting import until
 
 STEPS = (1, 7, 20)
+BY_HAND = replace(CONFIG, retention=replace(CONFIG.retention, min_dirty_ratio=1))  # the server's cleaner does nothing
 
 
 def update(topic: Any, records: int = 10) -> None:
@@ -79,7 +81,7 @@ def forgetful(tmp_path_factory):
 
 
 def filled(client):
-    topic = client.create_topic(f"snapshots-{uuid4().hex}", partitions=1, config=CONFIG)
+    topic = client.create_topic(f"snapshots-{uuid4().hex}", partitions=1, config=BY_HAND)
     update(topic, RECORDS // 2)
     compact(topic)
     update(topic, RECORDS // 2)
