@@ -17,15 +17,12 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 import kafka as kafka_python
 from seglog import LogConfig, Retention
 from seglog.client import Client
 from seglog.errors import ConfigError
 from seglog.kafka.codes import MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE
-from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, SETTINGS, changed, values_of
 from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS, DESCRIBE_CLUSTER
 from seglog.server.settings import Limits
 from tests.kafka.clients import Confluent, Sent
@@ -113,61 +110,6 @@ def test_configs_are_altered_one_by_one(kafka, admin, name):
         ConfigEntry("retention.ms", "1", incremental_operation=operation.APPEND),
     ):
         assert code_of(alter(entry)) == KafkaError.INVALID_CONFIG
-
-
-@pytest.mark.parametrize(
-    ("first", "changes", "policy", "age", "expires"),
-    [
-        (
-            {"cleanup.policy": "delete", "retention.ms": "5000"},
-            [("cleanup.policy", "compact")],
-            "compact",
-            "5000",
-            False,
-        ),
-        (
-            {"cleanup.policy": "delete", "retention.ms": "5000"},
-            [("cleanup.policy", "compact"), ("cleanup.policy", "delete")],
-            "delete",
-            "5000",
-            True,
-        ),
-        ({"cleanup.policy": "compact", "retention.ms": "5000"}, [], "compact", "5000", False),
-        (
-            {"cleanup.policy": "compact", "retention.ms": "5000"},
-            [("cleanup.policy", "compact,delete")],
-            "compact,delete",
-            "5000",
-            True,
-        ),
-        (
-            {"cleanup.policy": "compact,delete"},
-            [("min.insync.replicas", "1"), ("retention.ms", "5000")],
-            "compact,delete",
-            "5000",
-            True,
-        ),
-        ({"cleanup.policy": "compact"}, [("retention.ms", "5000")], "compact", "5000", False),
-        ({"cleanup.policy": "compact,delete"}, [], "compact,delete", "-1", False),
-        ({"cleanup.policy": "compact"}, [("retention.ms", "-1")], "compact", "-1", False),
-    ],
-)
-def test_limits_are_kept_while_the_policy_does_not_apply_them(first, changes, policy, age, expires):
-    config = changed(LogConfig(segment_bytes=512), first, is_new=True)
-    for name, value in changes:
-        config = changed(config, {name: value}, is_new=False)
-    shown = values_of(config)
-    assert (shown["cleanup.policy"], shown["retention.ms"]) == (policy, age)
-    again = LogConfig.from_json(config.to_json())
-    assert values_of(again) == shown
-    assert (again.retention.age_us is not None) is expires
-
-
-def test_a_config_that_the_server_fulfils_anyway_is_accepted_with_no_other_value():
-    accepted = {"remote.storage.enable": "false", "local.retention.ms": "-2"}
-    assert changed(LogConfig(), accepted, is_new=True) == changed(LogConfig(), {}, is_new=True)
-    with pytest.raises(ConfigError, match="accepts false"):
-        changed(LogConfig(), {"remote.storage.enable": "true"}, is_new=True)
 
 
 def test_a_limit_that_does_not_apply_can_be_altered(kafka, admin, name):
@@ -304,77 +246,9 @@ def test_the_compression_type_is_the_codec_of_segments(kafka, admin, name):
     assert code_of(alter("brotli")) == KafkaError.INVALID_CONFIG
 
 
-def test_the_compression_type_is_that_of_the_config():
-    assert DEFAULTS["compression.type"] == "uncompressed"
-    for value in ("producer", "gzip", "snappy"):
-        for config in (LogConfig(), LogConfig(compression="lz4")):
-            assert changed(config, {"compression.type": value}, is_new=False).compression == config.compression
-    with pytest.raises(ConfigError, match="accepts gzip or lz4 or producer or snappy or uncompressed or zstd"):
-        changed(LogConfig(), {"compression.type": "brotli"}, is_new=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "accepted"),
-    [
-        ("retention.ms", "-5", r"0 to 9223372036854775807, or -1 \(no limit\)"),
-        ("retention.bytes", "-2", r"0 to 9223372036854775807, or -1 \(no limit\)"),
-        ("min.insync.replicas", "0", "1 to 101"),
-        ("min.cleanable.dirty.ratio", "1.5", "0 to 1"),
-        ("min.cleanable.dirty.ratio", "nan", "0 to 1"),
-        ("segment.bytes", "5", "512 to 4294967295"),
-        ("segment.ms", "0", "1 to 9223372036854775807"),
-        ("flush.messages", "0", "1 to 9223372036854775807"),
-        ("flush.ms", "-1", "1 to "),
-        ("delete.retention.ms", "-1", "0 to "),
-        ("max.compaction.lag.ms", "-7", "0 to "),
-        ("max.message.bytes", "-3", "0 to "),
-    ],
-)
-def test_the_refusal_of_a_number_names_the_config_and_what_is_accepted(name, value, accepted):
-    with pytest.raises(ConfigError, match=rf"^{re.escape(name)} is {value}; it must be {accepted}"):
-        changed(LogConfig(), {name: value}, is_new=True)
-
-
-def test_every_setting_that_is_a_number_has_a_range():
-    ranges = {name: one.range for name, one in SETTINGS.items() if one.range is not None}
-    assert set(ranges) == {name for name, one in SETTINGS.items() if one.type in (INT, LONG, DOUBLE)}
-    for name, one in ranges.items():
-        for value in {one.least, one.most, one.least if one.none is None else one.none}:
-            changed(LogConfig(), {name: str(value)}, is_new=True)
-
-
-@pytest.mark.parametrize("name", sorted(name for name in SETTINGS if name.endswith(".ms")))
-def test_a_time_of_any_length_is_accepted_and_one_of_more_than_100_years_has_no_limit(name):
-    setting = SETTINGS[name]
-    for value in (2**63 - 1, 3155760000001):
-        found = setting.value(changed(LogConfig(), {name: str(value)}, is_new=True))
-        assert found == (None if setting.one.optional else 3155760000.0)
-    with pytest.raises(ConfigError, match=f"^{re.escape(name)} is 9223372036854775808; it must be"):
-        changed(LogConfig(), {name: str(2**63)}, is_new=True)
-
-
-def test_deleting_a_config_that_there_is_not_is_accepted_as_kafka_does():
-    unknown = dict.fromkeys(["remote.log.delete.on.disable", "message.format.version", "any.name"])
-    assert changed(LogConfig(), unknown, is_new=False) == LogConfig()
-    with pytest.raises(ConfigError, match="there is no config 'any\\.name'"):
-        changed(LogConfig(), {"any.name": "1"}, is_new=False)
-
-
-def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():
-    with pytest.raises(ConfigError, match=r"^max.compaction.lag.ms is 5, which is less than min.compaction.lag.ms, 10"):
-        changed(LogConfig(), {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, is_new=True)
-
-
 def test_a_client_gets_the_refusal_of_its_config(admin, name):
     with pytest.raises(KafkaException, match=r"retention.ms is -5; it must be 0 to .*, or -1 \(no limit\)"):
         admin.create_topics([NewTopic(name, 1, config={"retention.ms": "-5"})])[name].result()
-
-
-def test_configs_of_kafkas_files_are_accepted_without_effect():
-    internal = {"file.delete.delay.ms": "10000", "segment.index.bytes": "1", "segment.jitter.ms": None}
-    assert changed(LogConfig(), internal, is_new=True) == changed(LogConfig(), {}, is_new=True)
-    with pytest.raises(ConfigError, match="whole number"):
-        changed(LogConfig(), {"index.interval.bytes": "often"}, is_new=False)
 
 
 @pytest.mark.parametrize(
@@ -476,32 +350,3 @@ def test_topics_are_created_by_use_only_if_the_server_allows_it(own_kafka, name)
     with pytest.raises(KafkaException) as caught:
         Confluent(kafka.address, **{"topic.metadata.propagation.max.ms": 0}).produce(name, [Sent(b"v")])
     assert caught.value.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-
-
-@given(
-    st.builds(
-        Retention,
-        compact=st.booleans(),
-        age=st.none() | st.integers(0, 10**9).map(float),
-        bytes=st.none() | st.integers(0, 2**60),
-        delete_retention=st.integers(0, 10**6).map(float),
-        min_dirty_ratio=st.floats(0, 1),
-        unkeyed=st.sampled_from(["keep", "reject"]),
-    )
-)
-def test_a_config_is_the_same_after_its_settings_are_read_and_set(retention):
-    config = LogConfig(segment_bytes=4096, retention=retention)
-    assert changed(config, values_of(config), is_new=False) == config
-    reset = changed(config, dict.fromkeys(["retention.ms", "cleanup.policy"]), is_new=False)
-    assert (reset.retention.age, reset.retention.compact) == (None, False)
-
-
-@given(st.sampled_from(sorted(DEFAULTS)), st.text(max_size=5) | st.integers().map(str))
-def test_any_value_of_a_setting_is_taken_or_refused(setting, value):
-    try:
-        found = changed(LogConfig(), {setting: value}, is_new=True)
-    except ConfigError as error:
-        assert str(error).startswith(f"{setting} ")
-        assert value in str(error) or repr(value) in str(error)
-        return
-    assert values_of(found)[setting] is not None
