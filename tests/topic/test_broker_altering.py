@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import seglog
 from seglog import Broker, Log, LogConfig, Retention, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 SMALL = LogConfig(segment_bytes=512)
@@ -37,23 +38,25 @@ def test_another_retention_is_every_partitions_at_once_and_for_good(broker: Brok
         assert [(one.retention, one.segment_bytes) for one in configs] == [(kept, 512)] * 3
 
 
-def refusing(log: Log) -> Callable[..., None]:
-    """Return an `alter` of a log whose disk is full."""
+@contextmanager
+def full_disk(log: Log) -> Iterator[None]:
+    """Let a log refuse to store settings, as if its disk was full."""
 
     def refuse(**changes: Any) -> None:
         if changes:
             raise seglog.StorageError(28, "no space left")
         log.__class__.alter(log)
 
-    return refuse
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log, "alter", refuse)
+        yield
 
 
 def test_where_a_partition_cannot_store_a_change_the_next_one_and_the_next_opening_complete_it(
-    broker: Broker, root: Path, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, root: Path
 ) -> None:
     topic = broker.create_topic("orders", partitions=3)
-    with monkeypatch.context() as patch:
-        patch.setattr(topic.partition(1), "alter", refusing(topic.partition(1)))
+    with full_disk(topic.partition(1)):
         for changes in ({"retention": Retention(bytes=5)}, {"compression": "lz4"}):
             with pytest.raises(seglog.StorageError) as caught:
                 broker.alter_topic("orders", **changes)
@@ -61,10 +64,8 @@ def test_where_a_partition_cannot_store_a_change_the_next_one_and_the_next_openi
             assert "topic 'orders' below 1 have the new settings; the next change of settings, or opening" in note
     broker.alter_topic("orders", segment_age=60)
     assert [(one.retention.bytes, one.segment_age) for one in configs_of(topic)] == [(5, 60)] * 3
-    with monkeypatch.context() as patch:
-        patch.setattr(topic.partition(2), "alter", refusing(topic.partition(2)))
-        with pytest.raises(seglog.StorageError):
-            broker.alter_topic("orders", compression="zstd", segment_age=None)
+    with full_disk(topic.partition(2)), pytest.raises(seglog.StorageError):
+        broker.alter_topic("orders", compression="zstd", segment_age=None)
     broker.close()
     with Broker(root, mode="r") as reader:
         assert [one.compression for one in configs_of(reader.topic("orders"))] == ["zstd", "zstd", "none"]
@@ -76,15 +77,19 @@ def test_where_a_partition_cannot_store_a_change_the_next_one_and_the_next_openi
     assert '"format_version": 1' in (root / "orders/topic.json").read_text()
 
 
-def test_an_earlier_version_refuses_a_topic_whose_settings_are_half_changed(
-    broker: Broker, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_earlier_version_refuses_a_topic_whose_settings_are_half_changed(broker: Broker, root: Path) -> None:
     topic = broker.create_topic("orders", partitions=2)
-    with monkeypatch.context() as patch:
-        patch.setattr(topic.partition(1), "alter", refusing(topic.partition(1)))
-        with pytest.raises(seglog.StorageError):
-            broker.alter_topic("orders", compression="zstd")
+    with full_disk(topic.partition(1)), pytest.raises(seglog.StorageError):
+        broker.alter_topic("orders", compression="zstd")
     assert json.loads((root / "orders/topic.json").read_text())["format_version"] == 2
+
+
+def test_a_change_that_changes_nothing_writes_nothing(broker: Broker, root: Path) -> None:
+    broker.create_topic("orders", partitions=2)
+    broker.alter_topic("orders", segment_age=60)
+    before = {path: path.stat().st_ctime_ns for path in (root / "orders").rglob("*") if path.is_file()}
+    broker.alter_topic("orders", segment_age=60.0, retention=Retention())
+    assert {path: path.stat().st_ctime_ns for path in (root / "orders").rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,8 @@ def add_parts(parts: Parts, count: int, config: LogConfig, clock: Clock) -> tupl
 
 def alter_parts(parts: Parts, changes: Mapping[str, Any]) -> None:
     """Change settings of every log. topic.json has the change until all of them have it; see `open_parts`."""
+    for log in parts.logs:
+        log.config.altered(changes)  # an invalid one changes nothing
     if len(parts.logs) == 1:
         parts.logs[0].alter(**changes)
         return
@@ -121,6 +123,8 @@ def alter_parts(parts: Parts, changes: Mapping[str, Any]) -> None:
     stored = topic_json.read(parts.storage)
     if stored.altering is not None:  # of a call that failed
         stored = _finish_altering(parts.storage, stored, parts.logs)
+    if all(log.config.altered(changes) == log.config for log in parts.logs):
+        return  # tools that keep a topic as it is described set the same again and again
     stored = stored.while_altering(changes_to_json(changes))
     topic_json.write(parts.storage, stored)
     _finish_altering(parts.storage, stored, parts.logs)

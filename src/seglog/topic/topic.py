@@ -445,8 +445,6 @@ class Topic(AlteredByName, ReadableTopic):
         """
         self._check_writable("alter")
         with self._structure:
-            for log in self._logs:
-                log.config.altered(changes)  # an invalid one changes nothing
             alter_parts(self._parts, changes)
 
     def _check_writable(self, call: str) -> None:

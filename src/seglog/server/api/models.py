@@ -113,7 +113,6 @@ _ALTERED: dict[str, Any] = {"retention": (RetentionChanges, Field(default_factor
 AlterTopic = create_model(
     "AlterTopic",
     __base__=_Changes,
-    __config__=None,
     __doc__="Settings of a topic that change from now on, one of them at least.",
     **_ALTERED,
 )
