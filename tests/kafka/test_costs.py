@@ -402,7 +402,7 @@ def serves_under_attack(tmp_path, codec, requests):
 
 
 def test_small_requests_whose_records_are_large_take_their_turn_in_memory(tmp_path):
-    assert serves_under_attack(tmp_path, "zstd", 12) < 1024 * MIB
+    assert serves_under_attack(tmp_path, "zstd", 12) < 700 * MIB
 
 
 @pytest.mark.proof

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -124,3 +127,30 @@ def test_one_that_is_closed_is_ended_there():
 
     asyncio.run(check())
     assert ended
+
+
+def test_what_a_request_holds_is_freed_when_it_is_refused_and_waits_for_no_garbage_collection():
+    class Records:
+        pass
+
+    async def work(waits, seen):
+        records = Records()
+        seen.append(weakref.ref(records))
+        with suppress(ValueError):
+            await waits.pop()
+
+    async def main():
+        seen, future = [], asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(begin(work([future], seen)))
+        future.set_exception(ValueError())
+        del future
+        await task
+        del task
+        return seen[0]()
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(main()) is None
+    finally:
+        gc.enable()

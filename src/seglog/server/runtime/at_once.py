@@ -25,20 +25,23 @@ class _Rest(Coroutine[Any, Any, Result]):
 
     def __init__(self, work: Coroutine[Any, Any, Result], waits: Any) -> None:
         self._work = work
-        self._waits = waits
-        self._has_begun = False
+        self._waits: list[Any] = [waits]  # until it was yielded
 
     def send(self, value: Any) -> Any:
         """Go on."""
-        if self._has_begun:
-            return self._work.send(value)
-        self._has_begun = True
-        return self._waits
+        return self._waits.pop() if self._waits else self._work.send(value)
 
     def throw(self, *raised: Any) -> Any:
-        """Raise an error in it."""
-        self._has_begun = True
-        return self._work.throw(*raised)
+        """Raise an error in it.
+
+        Nothing here refers to the error when that is over. Its traceback has this frame, and a cycle would keep what
+        the frames of a request have until garbage is collected.
+        """
+        self._waits.clear()
+        try:
+            return self._work.throw(*raised)
+        finally:
+            del raised
 
     def close(self) -> None:
         """End it."""
