@@ -2,8 +2,9 @@
 
 pip installs the base from the sources. uv installs the wheel of the same sources with each extra alone, because it
 links files from its cache instead of copying them. The tutorial runs in the environment of the client. The packages are
-those of constraints.txt. With --installers, each program that installs or builds a package does so from the sources
-instead, also where no linker is found or where it fails. Exits with status 1 at the first command that fails.
+those of constraints.txt. With --keep, the sdist and the wheel are kept once all of this has passed. With --installers,
+each program that installs or builds a package does so from the sources instead, also where no linker is found or where
+it fails. Exits with status 1 at the first command that fails.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -349,9 +351,18 @@ def main() -> None:
     """Try the extras, or the installers."""
     parser = argparse.ArgumentParser(prog="python -m tools.package", description=__doc__)
     parser.add_argument("--installers", action="store_true", help="install with pip 23.0, the newest pip, uv and build")
-    trial = try_installers if parser.parse_args().installers else try_extras
+    parser.add_argument("--keep", type=Path, metavar="DIRECTORY", help="keep the sdist and the wheel that were tried")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="seglog-package-") as directory:
-        trial(Path(directory))
+        place = Path(directory)
+        if options.installers:
+            try_installers(place)
+        else:
+            try_extras(place)
+        if options.keep:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            for tried in (*place.glob("*.tar.gz"), *place.glob("*.whl")):
+                shutil.copy(tried, options.keep)
 
 
 if __name__ == "__main__":
