@@ -26,7 +26,7 @@ from seglog.spark.session import local_session
 from seglog.terminal import output
 from seglog.terminal.exits import Exit, exit_of, json_of, message_of
 from seglog.terminal.parser import Parser
-from seglog.terminal.units import parse_time
+from seglog.terminal.units import parse_moment
 from seglog.topic.positions import from_json
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def add_moment(parser: argparse.ArgumentParser, name: str, help_text: str) -> No
     group.add_argument(
         f"--{name}-time",
         metavar="TIME",
-        type=parse_time,
-        help="the same, as the first record at or after this time: ISO 8601 (UTC) or int microseconds",
+        type=parse_moment,
+        help="the same, as the first record at or after this time: ISO 8601, '1h ago', @seconds or microseconds",
     )
 
 
