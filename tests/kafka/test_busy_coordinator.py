@@ -83,14 +83,14 @@ def test_requests_are_repeated_while_all_threads_for_groups_are_busy(asked, monk
     assert set(found.values()) == {codes.COORDINATOR_NOT_AVAILABLE}
 
 
-def busy_after(monkeypatch, calls):
-    """Let a number of calls for groups run, and no more."""
+def busy_after(monkeypatch, calls, kind="group"):
+    """Let a number of calls of a kind run, and no more."""
     run, left = Workers.run, [None] * calls
 
     async def counted(self, *given):
-        if self.name == "group":
+        if self.name == kind:
             if not left:
-                raise Busy("64 group calls are running or waiting; retry in a moment")
+                raise Busy("64 calls are running or waiting; retry in a moment")
             left.pop()
         return await run(self, *given)
 

@@ -120,13 +120,16 @@ async def offset_fetch(call: Call) -> Values:
 
 
 async def _committed_or_error(call: Call, asked: Values) -> Values:
-    """Return the committed offsets of a group, or that there was no room; earlier versions could not say that."""
+    """Return the committed offsets of a group, or that there was no room: for each partition in early versions."""
     try:
         return await _committed(call, asked)
     except Busy:
-        if call.version < ERROR_SINCE:
-            raise
-        return {"group_id": asked["group_id"], "error_code": codes.COORDINATOR_LOAD_IN_PROGRESS, "topics": []}
+        code, named = codes.COORDINATOR_LOAD_IN_PROGRESS, asked["topics"] if call.version < ERROR_SINCE else ()
+        topics = [
+            {**one, "partitions": [_without_offset(number, code) for number in dict.fromkeys(one["partition_indexes"])]}
+            for one in named
+        ]
+        return {"group_id": asked["group_id"], "error_code": code, "topics": topics}
 
 
 async def _committed(call: Call, asked: Values) -> Values:
@@ -172,13 +175,11 @@ def _shown(
 ) -> Values:
     topic, number = place
     if topic is None:
-        unknown = {"partition_index": number, "error_code": code or codes.UNKNOWN_TOPIC_ID}
-        return {**unknown, "committed_offset": NO_OFFSET, "metadata": ""}
+        return _without_offset(number, code or codes.UNKNOWN_TOPIC_ID)
     record = found.get((topic, number)) if call.caller.may("read", topic) else None
     refused = code or (codes.NONE if call.caller.may("read", topic) else codes.TOPIC_AUTHORIZATION_FAILED)
     if call.values["require_stable"] and not refused and call.parts.transactions.is_pending(group, (topic, number)):
-        unstable = {"partition_index": number, "error_code": codes.UNSTABLE_OFFSET_COMMIT}
-        return {**unstable, "committed_offset": NO_OFFSET, "metadata": ""}
+        return _without_offset(number, codes.UNSTABLE_OFFSET_COMMIT)
     known = record is not None and record.offset is not None
     return {
         "partition_index": number,
@@ -187,6 +188,11 @@ def _shown(
         "metadata": record.metadata if record is not None else "",
         "error_code": refused,
     }
+
+
+def _without_offset(number: int, code: int) -> Values:
+    """Return what is shown of a partition whose committed offset is not."""
+    return {"partition_index": number, "error_code": code, "committed_offset": NO_OFFSET, "metadata": ""}
 
 
 def _leader_epoch(record: OffsetRecord | None) -> int:

@@ -46,7 +46,10 @@ async def list_config_resources(call: Call) -> Values:
     kinds = set(call.values["resource_types"]) or {TOPIC, BROKER} if call.version else set[int]()
     if not kinds <= {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}:
         return {"error_code": codes.UNSUPPORTED_VERSION, "config_resources": []}
-    named = [(TOPIC, name) for name in await visible_names(call)] if TOPIC in kinds else []
+    try:
+        named = [(TOPIC, name) for name in await visible_names(call)] if TOPIC in kinds else []
+    except SeglogError as error:
+        return {"error_code": codes.code_of(error), "config_resources": []}
     named += [(BROKER, str(NODE))] if BROKER in kinds else []
     return {"config_resources": [{"resource_type": kind, "resource_name": name} for kind, name in named]}
 

@@ -17,13 +17,6 @@ async def describe_log_dirs(call: Call) -> Values:
         return refusal
     services, wanted = call.services, call.values["topics"]
 
-    try:
-        await call.room(len(await services.reads.run(services.broker.logs)) * ENTRY_BYTES)
-    except Busy as error:
-        code = codes.code_of(error)
-        none = {"total_bytes": UNKNOWN, "usable_bytes": UNKNOWN, "topics": []}
-        return {"error_code": code, "results": [{"log_dir": str(services.broker.root), "error_code": code, **none}]}
-
     def found() -> list[Values]:
         if wanted is None:
             chosen = dict.fromkeys(services.broker.topics())
@@ -31,9 +24,15 @@ async def describe_log_dirs(call: Call) -> Values:
             chosen = {one["topic"]: frozenset(one["partitions"]) for one in wanted}
         return [{"name": name, "partitions": _sizes(call, name, numbers)} for name, numbers in chosen.items()]
 
-    place = {"log_dir": str(services.broker.root), "error_code": codes.NONE}
-    room = {"total_bytes": UNKNOWN, "usable_bytes": services.space.free_bytes()}
-    return {"error_code": codes.NONE, "results": [{**place, **room, "topics": await services.reads.run(found)}]}
+    place = {"log_dir": str(services.broker.root), "total_bytes": UNKNOWN}
+    try:
+        await call.room(len(await services.reads.run(services.broker.logs)) * ENTRY_BYTES)
+        shown = {"usable_bytes": services.space.free_bytes(), "topics": await services.reads.run(found)}
+    except Busy as error:
+        code = codes.code_of(error)
+        none = {"error_code": code, "usable_bytes": UNKNOWN, "topics": []}
+        return {"error_code": code, "results": [{**place, **none}]}
+    return {"error_code": codes.NONE, "results": [{**place, "error_code": codes.NONE, **shown}]}
 
 
 def _sizes(call: Call, name: str, numbers: frozenset[int] | None) -> list[Values]:

@@ -54,8 +54,10 @@ async def metadata(call: Call) -> Values:
 
 
 async def visible_names(call: Call) -> list[str]:
-    """Return the names of the topics on which the sender has any right, sorted."""
-    return [name for name in await call.services.reads.run(call.services.broker.topics) if _is_visible(call, name)]
+    """Return the names of the topics on which the sender has any right, sorted. Raises Busy."""
+    services = call.services
+    names = await services.reads.run_when_free(services.broker.topics, services.settings.limits.idle_seconds)
+    return [name for name in names if _is_visible(call, name)]
 
 
 def _is_visible(call: Call, name: str) -> bool:

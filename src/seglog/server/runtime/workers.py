@@ -10,6 +10,7 @@ from typing import TypeVar
 from seglog.errors import Busy
 
 Result = TypeVar("Result")
+RETRY_SECONDS = 0.1
 
 
 class Workers:
@@ -40,6 +41,17 @@ class Workers:
             return await asyncio.shield(future)
         finally:
             del future  # it has the error, whose traceback has this frame: a cycle
+
+    async def run_when_free(self, call: Callable[[], Result], seconds: float) -> Result:
+        """Run a call like `run`, but wait up to `seconds` while too many calls wait. Raises Busy.
+
+        For a request whose answer has no place for an error that clients repeat it after.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while self.busy >= self._most and loop.time() < until:
+            await asyncio.sleep(RETRY_SECONDS)
+        return await self.run(call)
 
     def start(self, call: Callable[[], Result]) -> asyncio.Future[Result]:
         """Begin a call without waiting for it; cancelling the future does not end it. Raises Busy."""
