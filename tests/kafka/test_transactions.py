@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from seglog.client import Client
+from seglog.kafka import codes
 from seglog.kafka.messages.groups import FIND_COORDINATOR, OFFSET_FETCH
 from seglog.storage import MemoryStorage
 from seglog.testing.faulty import Fault, FaultyStorage
@@ -354,6 +355,31 @@ def test_transactions_hold_bounded_bytes(tmp_path, name):
         assert one.end() == OK
         assert third.send(name, 0, [bytes(310_000)])[0] == OK
         assert Confluent(kafka.address).consume(name, 2)[1].value == bytes(150_000)
+    finally:
+        kafka.stop()
+
+
+def test_a_compressed_batch_counts_in_a_transaction_as_what_it_takes_decompressed(tmp_path, name):
+    kafka = Limited(tmp_path / "root", spool_bytes=800_000)  # of which one transaction has half
+    told = []
+    try:
+        Confluent(kafka.address).produce(name, [Sent(b"first")])
+        options = {"transactional.id": name, "compression.type": "gzip", "log_level": 0}
+        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, **options})
+        producer.init_transactions()
+
+        def send(size):
+            producer.begin_transaction()
+            producer.produce(name, bytes(size), partition=0, on_delivery=lambda error, _: told.append(error))
+            until(lambda: producer.poll(0.1) or told)
+
+        send(300_000)
+        assert told.pop() is None
+        producer.commit_transaction()
+        send(500_000)
+        assert told.pop().code() == codes.POLICY_VIOLATION
+        producer.abort_transaction()
+        assert Confluent(kafka.address).consume(name, 2)[1].value == bytes(300_000)
     finally:
         kafka.stop()
 

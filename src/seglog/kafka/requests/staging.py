@@ -20,6 +20,7 @@ from seglog.topic.transactions.journal import Batch
 if TYPE_CHECKING:
     from seglog.kafka.records.layout import Head
     from seglog.kafka.requests.call import Call
+    from seglog.kafka.transactions.state import Transactional
     from seglog.topic.topic import Topic
     from seglog.topic.transactions.journal import Journal
 
@@ -58,9 +59,8 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
             about = {"sequence": head.sequence, "checksum": head.checksum, "offset": offset}
             once = f"{key_of(number, head, owner)} {journal.id}"
             batch = Batch(topic.name, topic.id, number, once, head.records, about)
-            stage = partial(_stage, call, topic, journal, batch, data, head)
-            with transactions.room(one, Size(len(data), 1)):
-                await in_bounds(data, head, call.services.settings.limits.batch_bytes, stage)
+            stage = partial(_stage, call, topic, one, journal, batch, data, head)
+            await in_bounds(data, head, call.services.settings.limits.batch_bytes, stage)
             line.note(head.producer_epoch, head.sequence, head.records, Appended(offset, head.checksum))
         return range(offset, offset + head.records)
 
@@ -68,19 +68,29 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
 
 
 async def _stage(
-    call: Call, topic: Topic, journal: Journal, batch: Batch, data: memoryview, head: Head, most: int
+    call: Call,
+    topic: Topic,
+    one: Transactional,
+    journal: Journal,
+    batch: Batch,
+    data: memoryview,
+    head: Head,
+    most: int,
 ) -> None:
-    """Stage a batch on a thread, in memory that the server has for it; see `in_bounds`."""
-    limits, log = call.services.settings.limits, topic.partition(batch.partition)
+    """Stage a batch on threads, in memory that the server has for it; see `in_bounds`.
+
+    The journal has the records as they are when decompressed, so only then is known whether they fit.
+    """
+    limits, log, transactions = call.services.settings.limits, topic.partition(batch.partition), call.parts.transactions
     claim = Claim(call.services.memory, "decoding")
 
-    def stage() -> None:
-        records = _stored(decoded(data, head, log, most, limits).arrow)
-        transactions_of(call.services.broker).stage(journal, batch, records)
+    def decode() -> pa.RecordBatch:
+        return _stored(decoded(data, head, log, most, limits).arrow)
 
     try:
-        room = partial(claim.wait, decoded_bytes(head, most) + len(data))
-        await call.parts.transactions.run(stage, room)
+        records = await transactions.run(decode, partial(claim.wait, decoded_bytes(head, most) + len(data)))
+        with transactions.room(one, Size(records.nbytes, 1)):
+            await transactions.run(partial(transactions_of(call.services.broker).stage, journal, batch, records))
     finally:
         claim.close()
 
