@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -187,13 +188,26 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without garbage collection, which would look at each of thousands of tests again and again, and later."""
+    gc.disable()
+    try:
+        with measured_once(session):
+            return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+@contextmanager
+def measured_once(session: pytest.Session) -> Iterator[None]:
     """Measure what importing the tests runs in one process of xdist: it is the same in all."""
     measuring = session.config.pluginmanager.getplugin("_cov")
     if measuring is None or os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
-        return (yield)
+        yield
+        return
     measuring.cov_controller.pause()
     try:
-        return (yield)
+        yield
     finally:
         measuring.cov_controller.resume()
 
