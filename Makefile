@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
 TOOLS := $(VENV)/.tools
+BYTECODE := $(VENV)/.bytecode
 INSTALL := $(BIN)/python -m tools.uv pip install --quiet --constraint constraints.txt
 # Processes that run tests. More than 2 cores need: half of the time a test waits for a disk or another process.
 WORKERS ?= 4
@@ -49,12 +50,17 @@ $(TOOLS): tests/tools.py $(STAMP)
 	$(BIN)/python -m tests.tools
 	touch $@
 
-install: $(TOOLS) $(KERNELS)
+# once, or each process that runs tests compiles all tests and what they import; a test that is wrong fails `make test`
+$(BYTECODE): $(STAMP) | $(TOOLS) $(KERNELS)
+	-$(BIN)/python -m pytest --collect-only --quiet --quiet >/dev/null
+	touch $@
+
+install: $(BYTECODE)
 
 demo: $(KERNELS)
 	$(BIN)/seglog demo --output demo-output
 
-test: $(TOOLS) $(KERNELS)
+test: $(BYTECODE)
 	$(PYTEST) -m '$(FAST)' --durations 20
 
 coverage: $(TOOLS) $(KERNELS)
