@@ -30,12 +30,12 @@ import seglog
 from seglog.kernels.aot import levels_of_machine
 from tools import examples, readme
 from tools import uv as installer
+from tools.uv import CONSTRAINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).parents[1]
-CONSTRAINTS = ROOT / "constraints.txt"
 BASE_MB = 320  # the most that the base install may have
 TABLE = """
 from pyiceberg.catalog.sql import SqlCatalog
@@ -121,18 +121,7 @@ class Environment:
     def add(self, wheel: Path, extra: str) -> None:
         """Install the wheel with an extra, by uv."""
         named = f"seglog[{extra}] @ {wheel.as_uri()}"
-        uv("pip", "install", "--quiet", "--python", self.place, "--constraint", CONSTRAINTS, *self._links(extra), named)
-
-    def _links(self, extra: str) -> list[str | Path]:
-        """Return where uv finds pyspark as a wheel: it is published only as source, which takes a minute to build."""
-        if extra not in ("spark", "all"):
-            return []
-        wheels = self.place.parent / "wheels"
-        if not wheels.exists():
-            options = ["--quiet", "--no-deps", "--wheel-dir", str(wheels), "--constraint", str(CONSTRAINTS)]
-            # an older pip, as Debian has, builds without pep517 only if `wheel` is installed
-            run([sys.executable, "-m", "pip", "wheel", "--use-pep517", *options, "pyspark"])
-        return ["--find-links", wheels]
+        uv("pip", "install", "--quiet", "--python", self.place, "--constraint", CONSTRAINTS, named)
 
     def run(self, *command: str) -> str:
         """Run a command with this environment activated."""
