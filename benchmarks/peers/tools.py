@@ -20,7 +20,7 @@ from typing import Any
 
 BENCHMARKS = Path(__file__).parent.parent
 CACHE = BENCHMARKS.parent / ".bench"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 FETCH_SECONDS = 600.0
 STOP_SECONDS = 20.0
 LOOK_AGAIN_SECONDS = 0.02

@@ -22,8 +22,10 @@ import kafka as kafka_python
 from seglog import LogConfig, Retention
 from seglog.client import Client
 from seglog.errors import ConfigError
+from seglog.kafka import codes
 from seglog.kafka.codes import MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE
-from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS, DESCRIBE_CLUSTER
+from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS, DESCRIBE_CLUSTER, INCREMENTAL_ALTER_CONFIGS
+from seglog.kafka.requests.configs import APPEND, SET
 from seglog.server.settings import Limits
 from tests.kafka.clients import Confluent, Sent
 from tests.waiting import until
@@ -187,6 +189,27 @@ def test_configs_are_replaced(kafka, admin, name):
         Retention(bytes=5000, timestamp_ahead=3600.0, age_from="records"),
         9999,
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "operation", "value", "code"),
+    [
+        ("retention.ms", SET, None, codes.INVALID_REQUEST),
+        ("any.name", SET, None, codes.INVALID_REQUEST),
+        ("leader.replication.throttled.replicas", APPEND, "0:1", codes.NONE),
+        ("preallocate", APPEND, "true", codes.INVALID_CONFIG),
+        ("remote.log.copy.disable", SET, "true", codes.NONE),
+    ],
+)
+def test_a_change_without_a_value_or_an_effect_is_answered_as_by_kafka(
+    kafka, admin, name, config, operation, value, code
+):
+    admin.create_topics([NewTopic(name, 1)])[name].result()
+    change = {"name": config, "config_operation": operation, "value": value}
+    resource = {"resource_type": 2, "resource_name": name, "configs": [change]}
+    with kafka.connection() as raw:
+        [found] = raw.ask(INCREMENTAL_ALTER_CONFIGS, 0, {"resources": [resource], "validate_only": False})["responses"]
+    assert found["error_code"] == code
 
 
 def test_the_age_of_segments_is_altered(kafka, admin, name):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from seglog import LogConfig, Retention
 from seglog.errors import ConfigError
-from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, SETTINGS, changed, values_of
+from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, NEW, SETTINGS, changed, values_of
+from tests.kafka.suites.configs import EXPORTED
 
 
 @pytest.mark.parametrize(
@@ -61,11 +62,34 @@ def test_limits_are_kept_while_the_policy_does_not_apply_them(first, changes, po
     assert (again.retention.age_us is not None) is expires
 
 
-def test_a_config_that_the_server_fulfils_anyway_is_accepted_with_no_other_value():
-    accepted = {"remote.storage.enable": "false", "local.retention.ms": "-2"}
-    assert changed(LogConfig(), accepted, is_new=True) == changed(LogConfig(), {}, is_new=True)
-    with pytest.raises(ConfigError, match="accepts false"):
-        changed(LogConfig(), {"remote.storage.enable": "true"}, is_new=True)
+def test_a_topic_is_created_with_all_that_kafka_describes():
+    found = changed(NEW, EXPORTED, is_new=True)
+    assert values_of(found) == DEFAULTS | {
+        "retention.ms": "604800000",
+        "segment.ms": "604800000",
+        "max.message.bytes": "1048588",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted", "refused"),
+    [
+        ("compression.gzip.level", ["-1", "9"], ["0", "10"]),
+        ("compression.zstd.level", ["-131072", " 22 "], ["23", "x"]),
+        ("index.interval.bytes", ["0", "2147483647"], ["-1", "2147483648", "1_000", "often"]),
+        ("local.retention.ms", ["-2", "9223372036854775807"], ["-3", ""]),
+        ("segment.index.bytes", ["4"], ["3"]),
+        ("preallocate", ["true", "FALSE"], ["yes", ""]),
+        ("remote.storage.enable", ["false"], ["true"]),
+        ("leader.replication.throttled.replicas", ["*", "", "0:1,1:1"], ["1", "*,0:1"]),
+    ],
+)
+def test_a_config_without_effect_has_the_values_of_kafka(name, accepted, refused):
+    for value in (*accepted, None):
+        assert changed(LogConfig(), {name: value}, is_new=False) == LogConfig()
+    for value in refused:
+        with pytest.raises(ConfigError, match=f"^{re.escape(name)} "):
+            changed(LogConfig(), {name: value}, is_new=True)
 
 
 def test_the_compression_type_is_that_of_the_config():
@@ -127,13 +151,6 @@ def test_deleting_a_config_that_there_is_not_is_accepted_as_kafka_does():
 def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():
     with pytest.raises(ConfigError, match=r"^max.compaction.lag.ms is 5, which is less than min.compaction.lag.ms, 10"):
         changed(LogConfig(), {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, is_new=True)
-
-
-def test_configs_of_kafkas_files_are_accepted_without_effect():
-    internal = {"file.delete.delay.ms": "10000", "segment.index.bytes": "1", "segment.jitter.ms": None}
-    assert changed(LogConfig(), internal, is_new=True) == changed(LogConfig(), {}, is_new=True)
-    with pytest.raises(ConfigError, match="whole number"):
-        changed(LogConfig(), {"index.interval.bytes": "often"}, is_new=False)
 
 
 @given(

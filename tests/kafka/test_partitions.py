@@ -7,6 +7,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 import kafka as kafka_python
+from seglog import Retention
 from seglog.client import Client
 from seglog.kafka.messages.admin import CREATE_PARTITIONS, DELETE_RECORDS
 from tests.kafka.clients import Confluent, Sent
@@ -116,6 +117,16 @@ def test_records_before_an_offset_are_deleted(kafka, admin, topic):
     with pytest.raises(KafkaException) as caught:
         client.consume(topic, 1, start=6)
     assert caught.value.args[0].code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted_as_with_kafka(kafka, admin, name):
+    admin.create_topics([NewTopic(name, 1, config={"cleanup.policy": "compact"})])[name].result()
+    Confluent(kafka.address).produce(name, [Sent(b"v", b"k")])
+    place = TopicPartition(name, 0, 1)
+    assert code_of(admin.delete_records([place])[place]) == KafkaError.POLICY_VIOLATION
+    with Client(kafka.url) as http:
+        http.alter_topic(name, retention=Retention(compact=False))
+    assert admin.delete_records([place])[place].result().low_watermark == 1
 
 
 def test_all_records_are_deleted(kafka, topic):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kafka.suites import go_tests, kafka_python, librdkafka, streams
 from tests.kafka.suites.__main__ import SUITES, main
+from tests.kafka.suites.expected import Expected, unexpected
 from tests.kafka.suites.sides import SIDES
 from tests.kafka.suites.verdicts import FAILED, PASSED, SKIPPED, Verdict, different, report
 
@@ -118,6 +119,15 @@ def test_a_report_counts_both_sides_and_names_what_differs():
     assert "| Kafka | 2 passed, 1 failed, 0 skipped |" in text
     assert "| seglog | 1 passed, 2 failed, 0 skipped |" in text
     assert "| c | passed | failed | not here |" in text
+
+
+def test_a_difference_is_unexpected_unless_it_is_listed_and_so_is_a_listed_one_that_is_gone():
+    theirs = {"set a": Verdict("1"), "set b": Verdict("2"), "set c": Verdict("3")}
+    ours = {"set a": Verdict("1"), "set b": Verdict("0"), "set c": Verdict("0")}
+    known = [Expected("why", "set c", "3", "0"), Expected("old", "set a")]
+    found = [*unexpected(theirs, ours, known)]
+    assert found == ["set b: '2' there, '0' here", "no difference any more: set a (old)"]
+    assert "| Kafka | 3 answers |" in report("suite", {"Kafka": theirs, "seglog": ours})
 
 
 @pytest.mark.deep

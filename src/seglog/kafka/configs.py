@@ -1,10 +1,12 @@
 """Topic configs by Kafka's names, as text <-> `LogConfig`. Pure.
 
-Most are a setting of seglog under another name: the declared setting has their bounds, default and meaning.
+Most are a setting of seglog under another name: the declared setting has their bounds, default and meaning. The others
+have no effect here: they are checked as Kafka checks them, and accepted.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,15 +26,7 @@ LAG, MIN_LAG = "max.compaction.lag.ms", "min.compaction.lag.ms"
 LIMITS = ("retention.ms", "retention.bytes")
 NO_CODEC = frozenset({"producer", "gzip", "snappy"})
 """Values of compression.type that are accepted without effect: segments have no such codec."""
-CONSTANT = {  # config -> the only value that is accepted, which this server fulfils anyway
-    "local.retention.bytes": "-2",
-    "local.retention.ms": "-2",
-    "preallocate": "false",
-    "remote.storage.enable": "false",
-    "unclean.leader.election.enable": "false",
-}
-INTERNAL = frozenset({"file.delete.delay.ms", "index.interval.bytes", "segment.index.bytes", "segment.jitter.ms"})
-"""Configs of Kafka's files, which no client can notice: whole numbers, accepted without effect."""
+MAX_INT32 = 2**31 - 1
 _NEVER = -1
 _DECLARED = {"": declared(LogConfig), "retention": declared(Retention)}
 
@@ -45,10 +39,44 @@ class Range:
     most: float
     none: int | None = None
 
+    def check(self, name: str, number: float, text: str) -> None:
+        """Raise ConfigError, with the config's name, for a number out of it."""
+        if number != self.none and not self.least <= number <= self.most:  # also refuses NaN
+            raise ConfigError(f"{name} is {text}; it must be {self}")
+
     def __str__(self) -> str:
         """Format it for an error."""
         shown = f"{self.least} to {self.most}"
         return shown if self.none is None or self.least <= self.none else f"{shown}, or {self.none} (no limit)"
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A config of Kafka that has no effect here.
+
+    Args:
+        default: Kafka's.
+        type: As Kafka numbers them.
+        range: Which numbers Kafka accepts.
+        accepts: Which texts, as a regular expression, in small letters.
+    """
+
+    default: str
+    type: int = BOOLEAN
+    range: Range | None = None
+    accepts: str = "true|false"
+
+    @property
+    def about(self) -> str:
+        """What tools show to operators."""
+        return "No effect here."
+
+    def check(self, name: str, text: str) -> None:
+        """Raise ConfigError for a text that Kafka does not accept, or that asks for what this server does not do."""
+        if self.range is not None:
+            self.range.check(name, _whole(name, text), text)
+        elif not re.fullmatch(self.accepts, text.strip().lower()):
+            raise ConfigError(f"{name} cannot be {text!r}; this server accepts {self.accepts.replace('|', ' or ')}")
 
 
 @dataclass(frozen=True)
@@ -128,8 +156,7 @@ class Setting:
             return None
         found = self.range
         assert found is not None  # noqa: S101 - it has no texts
-        if not found.least <= number <= found.most:  # also refuses NaN
-            raise ConfigError(f"{name} is {text}; it must be {found}")
+        found.check(name, number, text)
         return self._duration(number / 1000) if self.one.setting.kind is Kind.DURATION else number - self.plus
 
     def _duration(self, seconds: float) -> float | None:
@@ -190,6 +217,29 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
+_REPLICAS = r"\*|(\d+:\d+(,\d+:\d+)*)?"
+_FROM_ZERO, _LOCAL = Range(0, MAX_INT64), Range(-2, MAX_INT64)
+IGNORED: dict[str, Ignored] = {
+    "compression.gzip.level": Ignored("-1", INT, Range(1, 9, _NEVER)),
+    "compression.lz4.level": Ignored("9", INT, Range(1, 17)),
+    "compression.zstd.level": Ignored("3", INT, Range(-131072, 22)),
+    "file.delete.delay.ms": Ignored("60000", LONG, _FROM_ZERO),
+    "follower.replication.throttled.replicas": Ignored("", LIST, accepts=_REPLICAS),
+    "index.interval.bytes": Ignored("4096", INT, Range(0, MAX_INT32)),
+    "leader.replication.throttled.replicas": Ignored("", LIST, accepts=_REPLICAS),
+    "local.retention.bytes": Ignored("-2", LONG, _LOCAL),
+    "local.retention.ms": Ignored("-2", LONG, _LOCAL),
+    "preallocate": Ignored("false"),
+    "remote.log.copy.disable": Ignored("false"),
+    "remote.log.delete.on.disable": Ignored("false"),
+    "remote.storage.enable": Ignored("false", accepts="false"),  # as a Kafka without tiered storage
+    "segment.index.bytes": Ignored("10485760", INT, Range(4, MAX_INT32)),
+    "segment.jitter.ms": Ignored("0", LONG, _FROM_ZERO),
+    "unclean.leader.election.enable": Ignored("false"),
+}
+"""The configs of a topic of Kafka 4.3.1 that have no effect here."""
+
+
 def values_of(config: LogConfig) -> dict[str, str]:
     """Return every setting of a config. max.message.bytes is -1 if the topic has no limit of its own."""
     return {name: setting.shown(config) for name, setting in SETTINGS.items()}
@@ -199,6 +249,11 @@ NEW = LogConfig(retention=Retention(timestamp_ahead=3600.0, age_from="records"))
 """The config of a topic that a client of Kafka creates, without a config of its own: what Kafka does."""
 
 DEFAULTS = values_of(NEW)
+
+
+def deletes(config: LogConfig) -> bool:
+    """Whether cleanup.policy has delete: only then clients may delete records."""
+    return DELETE in SETTINGS[POLICY].shown(config)
 
 
 def most_bytes(config: LogConfig, server: int) -> int:
@@ -236,12 +291,9 @@ def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: boo
 
 def _effective(name: str, given: str | None) -> Collection[str]:
     """Return the text that a change gives a setting, or nothing if it has no effect. Raises ConfigError."""
-    if name in CONSTANT:
+    if name in IGNORED:
         if given is not None:
-            _check_accepted(name, given, {CONSTANT[name]})
-        return ()
-    if name in INTERNAL:
-        _whole(name, given or "0")
+            IGNORED[name].check(name, given)
         return ()
     if name == COMPRESSION and given in NO_CODEC:
         return ()
@@ -303,7 +355,7 @@ def _check_lags(texts: Mapping[str, str]) -> None:
 
 def _whole(name: str, text: str) -> int:
     try:
-        return int(text)
+        return int(text.replace("_", "no digit"))  # Java knows no 1_000
     except ValueError as error:
         raise ConfigError(f"{name} is {text!r}; it must be a whole number") from error
 

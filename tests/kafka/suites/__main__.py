@@ -7,7 +7,8 @@
 
 What is needed (npm and a C compiler for librdkafka, Go for franz-go and sarama, a JDK and Maven for Kafka, its programs
 and Spark) is fetched and built once in .bench/; a suite whose tools are missing is skipped, with a note. A suite that
-was run on one broker is compared with its last run on the other one.
+was run on one broker is compared with its last run on the other one. `configs` compares answers instead of tests: the
+command fails if one differs that tests/kafka/suites/expected.py does not list.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from tests.kafka.suites import connect, franz_go, kafka_python, librdkafka, sarama, spark, streams, verifiable
+from tests.kafka.suites import configs, connect, franz_go, kafka_python, librdkafka, sarama, spark, streams, verifiable
+from tests.kafka.suites.expected import unexpected
 from tests.kafka.suites.fetching import PLACE
 from tests.kafka.suites.sides import SIDES, Missing
 from tests.kafka.suites.verdicts import Verdict, Verdicts, report
@@ -42,6 +44,7 @@ SUITES = {
     "verifiable": verifiable,
     "connect": connect,
     "spark": spark,
+    "configs": configs,
 }
 
 
@@ -59,8 +62,8 @@ def saved(suite: str) -> Iterator[tuple[str, Verdicts]]:
             yield side, {name: Verdict(*one) for name, one in json.loads(path.read_text()).items()}
 
 
-def main(arguments: list[str]) -> None:
-    """Run suites and print their counts."""
+def main(arguments: list[str]) -> int:
+    """Run suites and print their counts; return 1 if a suite that lists the known differences has found another."""
     parser = argparse.ArgumentParser(prog="python -m tests.kafka.suites", description=main.__doc__)
     parser.add_argument("suites", nargs="*", help=f"of {', '.join(SUITES)}; all without a name")
     parser.add_argument("--side", choices=SIDES, action="append", help="the broker; both without it")
@@ -69,6 +72,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.suites if name not in SUITES]:
         parser.error(f"no suite {unknown[0]}")
+    status = 0
     for name in options.suites or SUITES:
         found = dict(saved(name)) if not options.only else {}
         try:
@@ -80,7 +84,13 @@ def main(arguments: list[str]) -> None:
             print(f"({name}: skipped, {error})", flush=True)
             continue
         print(report(SUITES[name].TITLE, {title: found[side] for side, title in SIDES.items() if side in found}))
+        known = getattr(SUITES[name], "KNOWN", None)
+        if known is not None and len(found) == len(SIDES) and not options.only:
+            unknown = [*unexpected(*(found[side] for side in SIDES), known)]
+            print("\n".join(["Unexpected:", *unknown] if unknown else ["Nothing unexpected."]))
+            status |= bool(unknown)
+    return status
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -11,6 +11,7 @@ from seglog.kafka import codes
 from seglog.kafka.broker_configs import broker_configs, group_configs
 from seglog.kafka.configs import (
     DEFAULTS,
+    IGNORED,
     LIST,
     MESSAGE_BYTES,
     SETTINGS,
@@ -21,6 +22,7 @@ from seglog.kafka.configs import (
 )
 from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of, visible_names
+from seglog.kafka.requests.topics import Refused
 from seglog.kafka.requests.turns import in_turns
 from seglog.topic.layout.names import is_group_name
 from seglog.topic.topic import Topic
@@ -179,18 +181,19 @@ def _changed_value(present: Mapping[str, str], name: str, value: str | None, ope
     if operation == DELETE:
         return None
     if value is None:
-        raise ConfigError(f"{name} has no value")
+        raise Refused(codes.INVALID_REQUEST, f"{name} has no value; give one, or delete the config")
     if operation == SET:
         return value
-    if operation not in (APPEND, SUBTRACT) or name not in SETTINGS or SETTINGS[name].type != LIST:
+    one = SETTINGS.get(name) or IGNORED.get(name)
+    if operation not in (APPEND, SUBTRACT) or one is None or one.type != LIST:
         raise ConfigError(f"operation {operation} is not possible for {name}; only a list can be extended")
-    items = dict.fromkeys(present[name].split(","))
+    items = dict.fromkeys(present.get(name, "").split(","))
     for item in value.split(","):
         if operation == APPEND:
             items[item] = None
         else:
             items.pop(item, None)
-    return ",".join(items)
+    return ",".join(item for item in items if item)
 
 
 async def _alter(call: Call, wanted: Values, change: Change) -> Values:
@@ -201,6 +204,8 @@ async def _alter(call: Call, wanted: Values, change: Change) -> Values:
         await call.services.care.run(partial(_change, call, topic, change))
         if not call.values["validate_only"]:
             call.services.cleaner.wake()
+    except Refused as error:
+        return {**shown, "error_code": error.code, "error_message": str(error)}
     except SeglogError as error:
         return {**shown, "error_code": refusal_of(error), "error_message": str(error)}
     return {**shown, "error_code": codes.NONE}

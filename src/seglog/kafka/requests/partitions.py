@@ -7,6 +7,7 @@ from functools import partial
 
 from seglog.errors import SeglogError
 from seglog.kafka import codes
+from seglog.kafka.configs import deletes
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.metadata import NODE, refusal_of
 from seglog.kafka.requests.topics import Refused
@@ -56,7 +57,7 @@ def _check(call: Call, topic: Topic, wanted: Values) -> None:
 
 
 async def delete_records(call: Call) -> Values:
-    """Delete the records before an offset, or all."""
+    """Delete the records before an offset, or all; not of a topic with cleanup.policy=compact alone."""
     return await call.each_partition(_delete)
 
 
@@ -64,6 +65,8 @@ async def _delete(call: Call, name: str, wanted: Values) -> Values:
     number, offset = wanted["partition_index"], wanted["offset"]
     try:
         log = log_of(await call.topic(name, "admin"), number)
+        if not deletes(log.config):
+            return {"partition_index": number, "low_watermark": NO_OFFSET, "error_code": codes.POLICY_VIOLATION}
 
         def work() -> int:
             return log.delete_before(log.next_offset if offset == TO_THE_END else offset)
