@@ -272,7 +272,7 @@ def test_the_program_shows_rows_and_its_errors_are_one_line(
     for words, code, said in [
         ([str(tmp_path / "nowhere")], 3, "nowhere"),
         ([str(topic), "--as-of", "many"], 2, "--as-of must be JSON"),
-        ([str(topic), "--as-of-time", "yesterday"], 2, "--as-of-time"),
+        ([str(topic), "--as-of-time", "some day"], 2, "--as-of-time"),
         ([str(topic), "--output", str(topic / "0" / "state")], 2, "inside one another"),
         ([], 2, "PATH"),
     ]:

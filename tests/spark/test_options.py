@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 
 import pytest
 
 from seglog.errors import InvalidArgument
-from seglog.spark.export.__main__ import build_parser
 from seglog.spark.read.options import COLUMNS, EARLIEST, LATEST, Mode, ReadOptions
 
 
@@ -221,12 +219,3 @@ def test_an_unknown_option_is_refused_by_name() -> None:
 def test_a_missing_path_is_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match="option path is missing"):
         ReadOptions.parse({})
-
-
-@pytest.mark.parametrize("number", ["1729990800", "1729990800000"])
-def test_the_error_of_a_jobs_time_in_another_unit_names_what_the_job_takes(number: str) -> None:
-    with pytest.raises(InvalidArgument) as caught:
-        build_parser().parse_args(["orders", "out", "--start-time", number])
-    advised = re.findall(r"write (@\d+) for seconds, or (\d+us) for", str(caught.value))[0]
-    times = [build_parser().parse_args(["orders", "out", "--start-time", words]).start_time for words in advised]
-    assert times == [1729990800 * 1_000_000, int(number)]

@@ -124,7 +124,10 @@ def test_columns_that_fit_are_let_through(schema: StructType) -> None:
         (columns(value=STRING, key=LONG), "column key cannot be bigint"),
         (columns(value=STRING, topic=BINARY), "column topic cannot be binary"),
         (columns(value=STRING, partition=STRING), "column partition cannot be string"),
-        (columns(value=STRING, timestamp=LONG), "column timestamp cannot be bigint"),
+        (
+            columns(value=STRING, timestamp=LONG),
+            "column timestamp cannot be bigint; timestamp_seconds, timestamp_millis",
+        ),
         (columns(value=STRING, timestamp=DateType()), "column timestamp cannot be date"),
         (columns(value=STRING, timestamp=TimestampNTZType()), "column timestamp cannot be timestamp_ntz"),
         (columns(value=STRING, headers=MapType(STRING, BINARY)), "column headers cannot be map<string,binary>"),

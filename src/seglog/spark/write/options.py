@@ -27,9 +27,11 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     IntegerType,
+    IntegralType,
     LongType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -128,7 +130,13 @@ def check_columns(schema: StructType) -> None:
                 "CAST(timestamp AS timestamp) takes the zone of the session, spark.sql.session.timeZone"
             )
         if not fits:
-            raise InvalidArgument(f"column {field.name} cannot be {field.dataType.simpleString()}; cast it")
+            raise InvalidArgument(f"column {field.name} cannot be {field.dataType.simpleString()}; {_advice(field)}")
+
+
+def _advice(field: StructField) -> str:
+    if field.name == "timestamp" and isinstance(field.dataType, IntegralType):
+        return "timestamp_seconds, timestamp_millis or timestamp_micros makes one of a number, by its unit"
+    return "cast it"
 
 
 def _are_headers(kind: DataType) -> bool:
