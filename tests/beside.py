@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
+import signal
+import sys
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
+from socket import socketpair
+from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -14,9 +19,10 @@ import pytest
 import seglog
 from seglog.testing.system import FaultySystem
 from tests.snapshots import CHANGES, State, filled
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from multiprocessing.connection import Connection
 
@@ -25,6 +31,9 @@ FEW = 2
 """How many moments the gate tries for each reader and change."""
 APART = 3
 """The proof tries every third system call."""
+STOPPED = b"."
+"""What a command sends when it has reached the moment of the change, and what it waits for then."""
+WHY = re.compile("begin the read again|was truncated|is out of range")
 
 
 class Beside(FaultySystem):
@@ -135,9 +144,13 @@ class Trials:
         *,
         setting: Callable[..., AbstractContextManager[Setting]] = log_alone,
         goes_on: bool = False,
+        told: tuple[type[Exception], ...] = (),
     ) -> None:
-        """goes_on: whether the read is repeated after the change, from where it was."""
+        """goes_on: whether the read is repeated after the change, from where it was. told: further errors by which it
+        may end.
+        """
         self._root, self._read, self._change, self._setting, self._goes_on = root, read, change, setting, goes_on
+        self._told = (seglog.SnapshotExpired, seglog.LogReplaced, *told)
         self._numbers = itertools.count()
 
     def calls(self) -> int:
@@ -148,7 +161,7 @@ class Trials:
         """Return the log's history, what was read (None: it expired), and how many calls the read made."""
         place = self._next_place()
         with self._made(place) as log:
-            history = History(log)
+            history = self._history_of(log)
             with self._setting(place, history, self._change) as (where, change), Beside(where, at, change) as system:
                 found = self._outcome(place)
             if self._goes_on:
@@ -165,10 +178,13 @@ class Trials:
         """Make the log of a trial, in the directory `log` there."""
         return filled(place / "log")
 
+    def _history_of(self, log: Any) -> Any:
+        return History(log)
+
     def _outcome(self, place: Path) -> State | None:
         try:
             return self._read(place / "log", place)
-        except (seglog.SnapshotExpired, seglog.LogReplaced):
+        except self._told:
             return None
         except pa.ArrowInvalid as error:  # a stream of Arrow's C interface can only tell the text
             assert "SnapshotExpired" in str(error)
@@ -203,9 +219,18 @@ class Elsewhere:
         """Make a change, and return when it is made."""
         self._ask("change", name)
 
+    def sync(self) -> None:
+        """See `Log.sync`."""
+        self._ask("sync")
+
     def states(self) -> list[State]:
-        """Return what the log has held."""
+        """See `History.states`."""
         found: list[State] = self._ask("states")
+        return found
+
+    def lookups(self) -> list[State]:
+        """See `History.lookups`."""
+        found: list[State] = self._ask("lookups")
         return found
 
 
@@ -214,12 +239,15 @@ def serve_writer(pipe: Connection) -> None:
     with suppress(EOFError), ExitStack() as logs:
         while True:
             order, *of = pipe.recv()
+            answer = None
             if order == "fill":
                 logs.close()
                 history = History(logs.enter_context(filled(Path(of[0]))))
             elif order == "change":
                 CHANGES[of[0]](history)
-            pipe.send(history.states() if order == "states" else None)
+            else:
+                answer = getattr(history, order)()
+            pipe.send(answer)
 
 
 @contextmanager
@@ -237,14 +265,71 @@ def another_process() -> Iterator[Connection]:
 class BesideProcess(Trials):
     """Reads of a log that another process writes, which makes the change."""
 
-    def __init__(self, root: Path, read: Callable[[Path, Path], State], change: str, pipe: Connection) -> None:
-        super().__init__(root, read, lambda log: log.change(change))
+    def __init__(
+        self, root: Path, read: Callable[[Path, Path], State], change: str, pipe: Connection, **options: Any
+    ) -> None:
+        super().__init__(root, read, lambda log: log.change(change), **options)
         self._pipe = pipe
 
-    def run(self, at: int) -> tuple[Any, State | None, int]:
+    @contextmanager
+    def _made(self, place: Path) -> Iterator[Any]:
+        yield Elsewhere(self._pipe, place)
+
+    def _history_of(self, log: Any) -> Any:
+        return log
+
+
+class BesideCommand(Trials):
+    """Commands of seglog without an end, each in a process of its own, beside a change by this one."""
+
+    def __init__(self, root: Path, words: Sequence[str], change: Callable[[Any], object]) -> None:
+        """words: of the command; {log} is the log's path. It prints offset and key of each record on a line."""
+        super().__init__(root, lambda _path, _scratch: [], change)
+        self._words = words
+
+    def run(self, at: int) -> tuple[History, State | None, int]:
         """See Trials.run."""
-        place = self._next_place()
-        log = Elsewhere(self._pipe, place)
-        with Beside(place / "log", at, lambda: self._change(log)) as system:
-            found = self._outcome(place)
-        return log, found, system.made
+        place = self._next_place() / "log"
+        ours, theirs = socketpair()
+        with filled(place) as log, ours, theirs:
+            history = History(log)
+            words = [word.format(log=place) for word in self._words]
+            with Popen(
+                [sys.executable, "-m", "tests.beside_program", str(place), str(at), str(theirs.fileno()), *words],
+                pass_fds=[theirs.fileno()],
+                stdout=PIPE,
+                stderr=PIPE,
+                text=True,
+            ) as process:
+                try:
+                    theirs.close()
+                    ours.settimeout(HANG_SECONDS)
+                    if at:
+                        assert ours.recv(1) == STOPPED, self._error_of(process)
+                        self._change(history)
+                        ours.sendall(STOPPED)
+                    found = self._printed(process, history.states()[-1][-1])
+                    made = ours.recv(20)
+                finally:
+                    process.kill()
+        return history, found, int(made)
+
+    def _printed(self, process: Popen[str], last: tuple[int, bytes | None]) -> State | None:
+        """Return what a command prints up to a record, None if it ends with an error that says why."""
+        assert process.stdout is not None
+        found: State = []
+        while not found or found[-1] != last:
+            line = process.stdout.readline()
+            if not line:
+                error = self._error_of(process)
+                assert WHY.search(error), error
+                return None
+            offset, key = line.split()
+            found.append((int(offset), key.encode()))
+        process.send_signal(signal.SIGINT)
+        return found
+
+    @staticmethod
+    def _error_of(process: Popen[str]) -> str:
+        assert process.stderr is not None
+        return process.stderr.read()

@@ -32,7 +32,7 @@ from seglog.topic.fetch import fetch_batches, fetch_records
 from tests.beside import (
     FULL,
     PROOF,
-    SOME,
+    BesideCommand,
     BesideProcess,
     Trials,
     another_process,
@@ -325,23 +325,100 @@ def writer() -> Iterator[Any]:
         yield pipe
 
 
+LEASED = pytest.mark.parametrize(
+    "leased", [True, pytest.param(False, marks=pytest.mark.proof)], ids=["leased", "not leased"]
+)
+ELSEWHERE = ["superseded and compacted", "expired", "cut"]
+"""The changes by another process that the gate tries."""
+BY_ANOTHER = [one if one in ELSEWHERE else pytest.param(one, marks=pytest.mark.proof) for one in CHANGES]
+
+
+@pytest.fixture
+def lease(leased: bool, monkeypatch: pytest.MonkeyPatch) -> str:
+    if leased:
+        return "leased"
+    monkeypatch.setattr(leases, "_take", lambda *_: None)
+    return "not leased"
+
+
 @FULL
-@pytest.mark.parametrize("leased", [True, pytest.param(False, marks=pytest.mark.proof)], ids=["leased", "not leased"])
-@pytest.mark.parametrize("change", SOME)
-@pytest.mark.parametrize("reader", first_in_gate(["scan", "backup"]))
+@LEASED
+@pytest.mark.parametrize("change", BY_ANOTHER)
+@pytest.mark.parametrize("reader", first_in_gate(sorted(WITH_END, key="to_arrow".__ne__)))
 def test_a_read_beside_a_change_by_another_process_returns_the_log_as_it_was_at_one_moment(
-    reader: str,
-    change: str,
-    leased: bool,
-    tmp_path: Path,
-    writer: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    full: bool,
-    tell: Tell,
+    reader: str, change: str, lease: str, tmp_path: Path, writer: Any, full: bool, tell: Tell
 ) -> None:
-    if not leased:
-        monkeypatch.setattr(leases, "_take", lambda *_: None)
     trials = BesideProcess(tmp_path, WITH_END[reader], change, writer)
     counts = prove(trials, lambda log, found: found in log.states(), full=full)
-    lease = "leased" if leased else "not leased"
     tell(PROOF, reader=f"{reader}, another process", change=change, lease=lease, **counts)
+
+
+@FULL
+@LEASED
+@pytest.mark.parametrize("change", BY_ANOTHER)
+@pytest.mark.parametrize("reader", first_in_gate(BY_KEY))
+def test_a_lookup_beside_a_change_by_another_process_returns_the_newest_records_of_one_moment(
+    reader: str, change: str, lease: str, tmp_path: Path, writer: Any, full: bool, tell: Tell
+) -> None:
+    trials = BesideProcess(tmp_path, BY_KEY[reader], change, writer)
+    counts = prove(trials, lambda log, found: found in log.lookups(), full=full)
+    tell(PROOF, reader=f"{reader}, another process", change=change, lease=lease, **counts)
+
+
+@FULL
+@LEASED
+@pytest.mark.parametrize("change", first_in_gate(sorted(KEEPING, key="superseded and compacted".__ne__)))
+@pytest.mark.parametrize("reader", GOING)
+def test_who_goes_on_beside_a_change_by_another_process_gets_of_every_key_its_newest_record(
+    reader: str, change: str, lease: str, tmp_path: Path, writer: Any, full: bool, tell: Tell
+) -> None:
+    trials = BesideProcess(tmp_path, Going(GOING[reader]), change, writer, goes_on=True)
+    counts = prove(trials, has_passed_all, full=full)
+    assert not counts["expired"]
+    tell(PROOF, reader=f"{reader}, another process", change=change, lease=lease, **counts)
+
+
+def polled_to_the_end(path: Path, _: Path) -> State:
+    with seglog.open(path, mode="r") as log:
+        tail, found = log.tail(0), []
+        while tail.position < log.next_offset:
+            found += rows_of(tail.poll(7))
+        return found
+
+
+def followed_to_the_end(path: Path, _: Path) -> State:
+    with seglog.open(path, mode="r") as log:
+        return rows_of(log.follow(0, timeout=0))
+
+
+TO_THE_END = {"tail": polled_to_the_end, "follow": followed_to_the_end}
+LOSING = [one for one in CHANGES if one not in KEEPING]
+TOLD = (seglog.LogTruncated, seglog.OffsetOutOfRange)
+
+
+def passed_one_history(history: History, found: State) -> bool:
+    """Whether offsets rise, and the newest record of every key that the log now holds was got."""
+    offsets = [offset for offset, _ in found]
+    return offsets == sorted(set(offsets)) and set(newest_of(history.states()[-1])) <= set(found)
+
+
+@FULL
+@LEASED
+@pytest.mark.parametrize("change", LOSING)
+@pytest.mark.parametrize("reader", TO_THE_END)
+def test_who_follows_a_log_from_which_another_process_takes_records_never_joins_two_histories(
+    reader: str, change: str, lease: str, tmp_path: Path, writer: Any, full: bool, tell: Tell
+) -> None:
+    trials = BesideProcess(tmp_path, TO_THE_END[reader], change, writer, told=TOLD)
+    counts = prove(trials, lambda log, found: found in log.states(), full=full)
+    tell(PROOF, reader=f"{reader}, another process", change=change, lease=lease, **counts)
+
+
+@FULL
+@pytest.mark.parametrize("change", BY_ANOTHER)
+def test_the_command_tail_beside_a_change_prints_of_every_key_its_newest_record(
+    change: str, tmp_path: Path, full: bool, tell: Tell
+) -> None:
+    words = ["tail", "{log}", "-f", "-n", "1000", "--format", r"%o %k\n"]
+    counts = prove(BesideCommand(tmp_path, words, CHANGES[change]), passed_one_history, full=full)
+    tell(PROOF, reader="seglog tail, a process", change=change, **counts)
