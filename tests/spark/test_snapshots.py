@@ -1,6 +1,6 @@
 """The tasks of one plan, with every change of the log between two of them; see tests/snapshots.py.
 
-Spark keeps a plan, and so do these tests: without a JVM, as the reader's methods are what Spark calls.
+Spark keeps a plan, and so do these tests: most without a JVM, as the reader's methods are what Spark calls.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
-from seglog.log import leases
+from seglog.log import follower, leases
 from seglog.spark.read import local_logs
 from seglog.spark.read.options import ReadOptions
 from seglog.spark.read.reader import SeglogReader
 from seglog.spark.read.scan import RangeScan
-from tests.snapshots import CHANGES, check, filled, read_beside, state
+from seglog.spark.read.stream import SeglogStreamReader
+from tests.snapshots import CHANGES, KEYS, check, filled, read_beside, state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 STEPS = (0, 1, 12)
@@ -31,7 +34,7 @@ def planned(path: Path, **options: str) -> tuple[SeglogReader, list[Any]]:
     return reader, reader.partitions()
 
 
-def records(reader: SeglogReader, partitions: list[Any]) -> Iterator[tuple[int, bytes | None]]:
+def records(reader: SeglogReader | SeglogStreamReader, partitions: list[Any]) -> Iterator[tuple[int, bytes | None]]:
     for partition in partitions:
         for batch in reader.read(partition):
             yield from zip(batch["offset"].to_pylist(), batch["key"].to_pylist(), strict=True)
@@ -117,6 +120,95 @@ def test_a_range_of_which_the_first_offsets_were_deleted_is_read_as_planned_from
         assert len(partitions) == 1
         log.delete_before(30)
         assert list(records(reader, partitions)) == [one for one in was if one[0] >= 30]
+
+
+def test_a_task_that_begins_keeps_what_was_planned_for_as_long_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = leases.system_clock()
+
+    def after(times: float) -> None:
+        now = begun + int(times * local_logs.KEEP_SECONDS * 1_000_000)
+        for module in (leases, follower):
+            monkeypatch.setattr(module, "system_clock", lambda: now)
+
+    with filled(tmp_path / "log") as log:
+        was = state(log)
+        reader, partitions = planned(tmp_path / "log")
+        after(0.9)
+        found = list(records(reader, partitions[:1]))
+        after(1.8)
+        CHANGES["superseded and compacted"](log)
+        assert found + list(records(reader, partitions[1:])) == was
+
+
+def keys_of(frame: Any) -> list[tuple[int, bytes]]:
+    return sorted((row.offset, bytes(row.key)) for row in frame.select("offset", "key").toLocalIterator())
+
+
+@pytest.mark.parametrize("change", ["superseded and compacted", "compressed", "published and compacted"])
+def test_a_data_frame_has_the_same_records_in_each_action_and_to_its_last_task(
+    spark: SparkSession, change: str, tmp_path: Path
+) -> None:
+    def load() -> Any:
+        return spark.read.format("seglog").option("minPartitions", "8").load(str(tmp_path / "log"))
+
+    with filled(tmp_path / "log") as log:
+        was, frame = state(log), load()
+        assert frame.select("key").distinct().count() == KEYS
+        rows = frame.select("offset", "key").toLocalIterator()  # a job for each task
+        first = next(rows)
+        CHANGES[change](log)
+        rest = [(row.offset, bytes(row.key)) for row in rows]
+        assert sorted([(first.offset, bytes(first.key)), *rest]) == was
+        assert frame.select("key").distinct().count() == KEYS
+        assert keys_of(frame) == was
+        assert keys_of(load()) == state(log)
+
+
+MOMENTS = pytest.mark.parametrize(
+    "moments", [(2, 9), pytest.param(range(1, 30), marks=pytest.mark.proof)], ids=["few", "all"]
+)
+
+
+@MOMENTS
+@pytest.mark.parametrize("change", [one for one in CHANGES if one not in ("cut", "expired", "deleted before")])
+def test_a_stream_passes_each_position_once_and_gets_the_newest_record_of_every_key(
+    change: str, tmp_path: Path, moments: Iterable[int]
+) -> None:
+    for at in moments:
+        with filled(tmp_path / f"log{at}") as log:
+            found = streamed(tmp_path / f"log{at}", at, lambda log=log: CHANGES[change](log))
+            assert [offset for offset, _ in found] == sorted({offset for offset, _ in found})
+            newest = {key: offset for offset, key in state(log)}
+            assert newest.items() <= {key: offset for offset, key in found}.items()
+
+
+def streamed(path: Path, at: int, change: Callable[[], object]) -> list[tuple[int, bytes]]:
+    """Return what a stream reads until there is no more, in micro-batches of some records.
+
+    The change comes before the step `at`, or at the end if there are fewer: a step plans a micro-batch, or reads a task
+    of one.
+    """
+    options = {"path": str(path), "startingOffsets": "earliest", "maxOffsetsPerTrigger": "7"}
+    reader = SeglogStreamReader(ReadOptions.parse(options, "stream"))
+    left, found, offset = at, [], reader.initialOffset()
+
+    def step() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            change()
+
+    while True:
+        step()
+        end = reader.latestOffset(offset, reader.getDefaultReadLimit())
+        if end == offset and left <= 0:
+            return found
+        for part in reader.partitions(offset, end) if end != offset else ():
+            step()
+            found += records(reader, [part])
+        offset = end
 
 
 def test_tasks_of_another_user_than_the_driver_keep_what_was_planned_too(
