@@ -46,9 +46,9 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(SHORT_LIVED))
 
 HERE = Path(__file__).parent
 # No test asks a server that an authority has certified. Otherwise each call of httpx.get and the like would read all
-# certificates of authorities, 40 ms, also for http.
-os.environ.pop("SSL_CERT_FILE", None)
-os.environ["SSL_CERT_DIR"] = str(HERE)
+# certificates of authorities, 40 ms, also for http. One is needed: others refuse to work without any.
+os.environ["SSL_CERT_FILE"] = str(HERE / "authority.pem")
+os.environ.pop("SSL_CERT_DIR", None)
 SECOND = 1_000_000
 LONGEST_ID = 100
 STARTED = time.time()
