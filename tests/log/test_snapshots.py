@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 import seglog
 from seglog.log import leases
 from seglog.log.backup import LogBackup
+from seglog.storage import LocalStorage
 from tests.snapshots import CHANGES, KEYS, State, check, filled, read_beside, state, update
 
 if TYPE_CHECKING:
@@ -204,3 +206,27 @@ def test_a_backup_beside_a_compaction_is_whole_or_says_that_it_cannot_be(
         reader.backup(tmp_path / "copy")
         with seglog.open(tmp_path / "copy", mode="r") as copy:
             assert state(copy) == state(log)
+
+
+@pytest.mark.usefixtures("without_leases")
+def test_a_backup_goes_on_without_a_lookup_that_a_compression_deletes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, opened = LocalStorage.open, []
+
+    def open_after_compression(self: LocalStorage, name: str, **options: Any) -> Any:
+        if name.endswith(".times") and not opened:
+            opened.append(name)
+            log.compress()
+        return real(self, name, **options)
+
+    with filled(tmp_path / "log") as log, seglog.open(tmp_path / "log", mode="r") as reader:
+        log.alter(compression="zstd")
+        was = state(log)
+        monkeypatch.setattr(LocalStorage, "open", open_after_compression)
+        with suppress(seglog.SnapshotExpired):  # of the next segment
+            reader.backup(tmp_path / "copy")
+        assert opened
+        reader.backup(tmp_path / "copy")
+        with seglog.open(tmp_path / "copy", mode="r") as copy:
+            assert state(copy) == was

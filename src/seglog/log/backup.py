@@ -146,9 +146,8 @@ class LogBackup:
         for name in self._source.names(filename.PINS):
             if name.endswith(filename.HOLD):
                 continue  # no archive belongs to the backup
-            file = self._source.open(f"{filename.PINS}/{name}")
             self._target.make([filename.PINS])
-            self._file(file, f"{filename.PINS}/{name}", file.size(), share=False)
+            self._bring_if_there(f"{filename.PINS}/{name}")
         must_sync(self._target.sync_directory)
 
     def _bring_sealed(self, entry: SegmentEntry) -> None:
@@ -156,9 +155,17 @@ class LogBackup:
         if self._known and self._known.active.file == entry.file:  # the store must be durable before its index
             must_sync(self._target.sync_directory)
         for kind in filename.LOOKUPS:  # derived files: reading works without them, but slower
-            if self._source.identity(entry.name(kind)) is not None:
-                file = self._source.open(entry.name(kind))
-                self._file(file, entry.name(kind), file.size(), share=False)
+            self._bring_if_there(entry.name(kind))
+
+    def _bring_if_there(self, name: str) -> None:
+        """Copy a file that the log may have no more, also if its writer deletes it now."""
+        try:
+            file = self._source.open(name)
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+        else:
+            self._file(file, name, file.size(), share=False)
 
     def _store(self, entry: SegmentEntry) -> File:
         """Open a store of the log. SnapshotExpired if the log has deleted it because its reader has no lease, or
