@@ -63,13 +63,13 @@ demo: $(KERNELS)
 test: $(BYTECODE)
 	$(PYTEST) -m '$(FAST)' --durations 20
 
-coverage: $(TOOLS) $(KERNELS)
+coverage: $(BYTECODE)
 	$(PYTEST) -m '$(FAST)' --cov
 
-proof: $(TOOLS) $(KERNELS)
+proof: $(BYTECODE)
 	SEGLOG_WALKS=full $(PYTEST) -m '$(FULL)'
 
-affected: $(TOOLS) $(KERNELS)
+affected: $(BYTECODE)
 	@tests=$$($(BIN)/python -m tools.affected $(BASE)) || exit 1; \
 	if [ -z "$$tests" ]; then echo "no test uses what has changed since $(BASE)"; \
 	else SEGLOG_WALKS=full $(PYTEST) -m '$(FULL)' $$tests || [ $$? -eq 5 ]; fi # 5: none of these tests is a proof

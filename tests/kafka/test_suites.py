@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from tests.kafka.suites import go_tests, kafka_python, librdkafka, streams
 from tests.kafka.suites.__main__ import SUITES, main
 from tests.kafka.suites.expected import Expected, unexpected
-from tests.kafka.suites.sides import SIDES
+from tests.kafka.suites.sides import SIDES, Missing
 from tests.kafka.suites.verdicts import FAILED, PASSED, SKIPPED, Verdict, different, report
+from tests.tools import REQUIRED
 
 LIST = """\
 struct test tests[] = {
@@ -143,6 +145,16 @@ def test_each_suite_has_a_title_and_each_broker_a_name():
     assert [*SIDES] == ["kafka", "seglog"]
     with pytest.raises(SystemExit):
         main(["no-such-suite"])
+
+
+@pytest.mark.parametrize(("required", "status"), [("", 0), ("1", 1)])
+def test_a_suite_whose_tools_are_missing_fails_where_they_are_required(required, status, monkeypatch):
+    def verdicts(side, only):
+        raise Missing("there is no Go")
+
+    monkeypatch.setitem(SUITES, "sarama", SimpleNamespace(TITLE="sarama", verdicts=verdicts))
+    monkeypatch.setenv(REQUIRED, required)
+    assert main(["sarama", "--side", "seglog"]) == status
 
 
 def test_the_documented_command_exists():

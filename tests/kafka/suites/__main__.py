@@ -6,15 +6,17 @@
     python -m tests.kafka.suites --saved                      what the last runs have found
 
 What is needed (npm and a C compiler for librdkafka, Go for franz-go and sarama, a JDK and Maven for Kafka, its programs
-and Spark) is fetched and built once in .bench/; a suite whose tools are missing is skipped, with a note. A suite that
-was run on one broker is compared with its last run on the other one. `configs` compares answers instead of tests: the
-command fails if one differs that tests/kafka/suites/expected.py does not list.
+and Spark) is fetched and built once in .bench/; a suite whose tools are missing is skipped, with a note, and fails if
+SEGLOG_REQUIRE_TOOLS is set. A suite that was run on one broker is compared with its last run on the other one.
+`configs` compares answers instead of tests: the command fails if one differs that tests/kafka/suites/expected.py does
+not list.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -24,6 +26,7 @@ from tests.kafka.suites.expected import unexpected
 from tests.kafka.suites.fetching import PLACE
 from tests.kafka.suites.sides import SIDES, Missing
 from tests.kafka.suites.verdicts import Verdict, Verdicts, report
+from tests.tools import REQUIRED
 
 RESULTS = PLACE / "results"
 
@@ -63,8 +66,13 @@ def saved(suite: str) -> Iterator[tuple[str, Verdicts]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run suites and print their counts; return 1 if a suite that lists the known differences has found another."""
-    parser = argparse.ArgumentParser(prog="python -m tests.kafka.suites", description=main.__doc__)
+    """Run suites and print their counts.
+
+    Returns 1 if a suite that lists the known differences has found another, or has not run although it must.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.kafka.suites", description="Run suites and print their counts."
+    )
     parser.add_argument("suites", nargs="*", help=f"of {', '.join(SUITES)}; all without a name")
     parser.add_argument("--side", choices=SIDES, action="append", help="the broker; both without it")
     parser.add_argument("--only", default="", help="the beginning or a part of the names of tests")
@@ -82,6 +90,7 @@ def main(arguments: list[str]) -> int:
                     save(name, side, found[side])
         except Missing as error:
             print(f"({name}: skipped, {error})", flush=True)
+            status |= bool(os.environ.get(REQUIRED))
             continue
         print(report(SUITES[name].TITLE, {title: found[side] for side, title in SIDES.items() if side in found}))
         known = getattr(SUITES[name], "KNOWN", None)
