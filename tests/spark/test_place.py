@@ -33,7 +33,7 @@ def test_a_write_to_a_path_that_does_not_exist_fails_before_any_task_runs(
     with pytest.raises(Exception) as caught:
         watched.write.format("seglog").mode("append").save(str(tmp_path / "missing"))
     assert f"LogNotFound: option path: there is neither a log nor a topic at {tmp_path}/missing" in str(caught.value)
-    assert "option createTopic=true creates a topic" in str(caught.value)
+    assert "option createTopic=true (--partitions N of the job that ingests) creates a topic" in str(caught.value)
     assert ran.value == 0
     assert list(tmp_path.iterdir()) == []
 

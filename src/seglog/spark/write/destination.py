@@ -188,7 +188,8 @@ def everywhere(path: str) -> list[Destination]:
 
 def _nothing_at(root: Path, topic: str | None) -> LogNotFound:
     what = "neither a log nor a topic" if topic is None else f"no topic {topic!r} and no log"
-    return LogNotFound(f"option path: there is {what} at {root}; option createTopic=true creates a topic")
+    advice = "option createTopic=true (--partitions N of the job that ingests) creates a topic"
+    return LogNotFound(f"option path: there is {what} at {root}; {advice}")
 
 
 def _named(found: Destination, topic: str | None) -> Destination:
