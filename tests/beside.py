@@ -6,6 +6,7 @@ import itertools
 import re
 import signal
 import sys
+import traceback
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
@@ -213,7 +214,10 @@ class Elsewhere:
 
     def _ask(self, *order: str) -> Any:
         self._pipe.send(order)
-        return self._pipe.recv()
+        answer = self._pipe.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def change(self, name: str) -> None:
         """Make a change, and return when it is made."""
@@ -235,18 +239,22 @@ class Elsewhere:
 
 
 def serve_writer(pipe: Connection) -> None:
-    """Write logs in this process as the other end of a pipe asks for it, until it closes."""
+    """Write logs in this process as the other end of a pipe asks for it, until it closes. Errors are answers."""
     with suppress(EOFError), ExitStack() as logs:
         while True:
             order, *of = pipe.recv()
             answer = None
-            if order == "fill":
-                logs.close()
-                history = History(logs.enter_context(filled(Path(of[0]))))
-            elif order == "change":
-                CHANGES[of[0]](history)
-            else:
-                answer = getattr(history, order)()
+            try:
+                if order == "fill":
+                    logs.close()
+                    history = History(logs.enter_context(filled(Path(of[0]))))
+                elif order == "change":
+                    CHANGES[of[0]](history)
+                else:
+                    answer = getattr(history, order)()
+            except Exception as error:  # noqa: BLE001 - the test raises it
+                error.add_note("in the process that writes: " + traceback.format_exc())
+                answer = error
             pipe.send(answer)
 
 
