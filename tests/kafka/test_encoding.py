@@ -16,6 +16,7 @@ from seglog.errors import CorruptRecord
 from seglog.kafka import codes
 from seglog.kafka.records.layout import HEAD_BYTES
 from seglog.kafka.requests.partition_reads import Wanted, read_all
+from tests.damage import flip
 from tests.kafka.encoding import encoded
 from tests.log.compressed import compressed
 
@@ -106,11 +107,7 @@ def test_what_is_before_a_damaged_record_is_sent_and_then_an_error(tmp_path: Pat
             log.append(b"value %d" % number)
         log.sync()
         [store] = (tmp_path / "log").glob("*.store")
-        data = store.read_bytes()
-        at = data.index(b"value 6")
-        with store.open("r+b") as file:
-            file.seek(at)
-            file.write(b"V")
+        flip(store, store.read_bytes().index(b"value 6"))
         batches, following, error = response(log, 0)
         assert (records_of(batches), following, error) == (of_log_until(log, 6), 6, codes.NONE)
         batches, following, error = response(log, 6)

@@ -9,6 +9,7 @@ import pytest
 import seglog
 from seglog import LogConfig
 from seglog.log import catalog
+from tests.damage import flip
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,9 +26,7 @@ def test_what_is_appended_after_a_live_repair_goes_to_the_new_store(path: Path, 
         if damage == "missing":
             store_of(path).unlink()
         else:
-            with store_of(path).open("r+b") as file:
-                file.seek(20)
-                file.write(b"\xff\xff\xff")
+            flip(store_of(path), 20)
         assert log.repair().actions
         assert log.append(b"precious") == 0
         log.sync()

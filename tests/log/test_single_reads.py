@@ -15,6 +15,7 @@ from seglog.kernels import point, unchanged
 from seglog.log.follower import LogFollower
 from seglog.log.manifest_watch import ManifestWatch
 from seglog.storage import LocalStorage
+from tests.damage import flip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -159,9 +160,7 @@ def test_a_damaged_record_is_an_error_and_its_neighbors_are_read(path: Path, wri
     with seglog.open(path, mode="r") as reader:
         for offset in range(40):
             reader.read(offset)
-        with next(iter(sorted(path.glob("*.store")))).open("r+b") as file:
-            file.seek(70)
-            file.write(b"?")
+        flip(min(path.glob("*.store")), 70)
         with pytest.raises(seglog.CorruptRecord):
             reader.read(0)
         assert reader.read(1) == writer.read(1)

@@ -93,7 +93,7 @@ def test_a_log_that_allocates_no_more_gives_back_what_is_left(scene: Any) -> Non
     assert scene.values() == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("left", [1, 30, 60])
+@pytest.mark.parametrize("left", [8, 30, 60], ids=["checksum", "half of the head", "half of the value"])
 def test_a_torn_record_is_cut_with_the_space_behind_it(scene: Any, left: int) -> None:
     scene.fill_and_crash([b"a"], [b"b" * 50], ALLOCATING)
     last = scene.places()[-1]

@@ -44,10 +44,12 @@ def test_01_a_torn_last_record_is_cut_its_bytes_are_kept_and_every_earlier_recor
             assert (event.kind, event.offset, event.position) == ("torn", 2, last.position)
             assert (event.bytes, event.path) == (left, str(store))
             assert [record.value for record in log.scan()] == [b"one", b"two"]
-            assert scene.torn_files()[0].read_bytes() == whole[last.position : last.position + left].rstrip(b"\0")
+            kept = whole[last.position : last.position + left].rstrip(b"\0")  # a checksum may begin with zeros
+            assert [path.read_bytes() for path in scene.torn_files()] == ([kept] if kept else [])
             assert log.append(b"next") == 2
         assert scene.values() == [b"one", b"two", b"next"]
-        scene.torn_files()[0].unlink()
+        for path in scene.torn_files():
+            path.unlink()
 
 
 def test_01_recovery_is_reported_once(scene: Any) -> None:

@@ -24,6 +24,7 @@ from seglog.record import Record
 from seglog.segment.kernel_read import PointReader
 from seglog.segment.lookup import BLOCK_ENTRIES, BYTES_DATA, DenseLookup
 from seglog.storage import File, LocalStorage
+from tests.damage import flip
 from tests.waiting import HANG_SECONDS, until
 
 from .conftest import BASE, SALT, Made, Workshop
@@ -262,9 +263,7 @@ def test_what_a_read_refuses_is_told_by_the_long_way(tmp_path: Path) -> None:
         log.append(b"first")
         log.append(b"second")
     (store,) = tmp_path.glob("*.store")
-    with store.open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"?")
+    flip(store, -1)
     with seglog.open(tmp_path, mode="r") as log:
         assert log.read(0).value == b"first"
         with pytest.raises(CorruptRecord):

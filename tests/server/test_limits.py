@@ -22,6 +22,7 @@ from seglog.server.runtime.waiting import Waiting
 from seglog.server.settings import Limits
 from seglog.testing.internals import state_of
 from seglog.topic import Topic
+from tests.damage import flip
 from tests.server.test_appending import ARROW, NDJSON, held, lines, once, stream, table
 from tests.server.test_metrics import figures
 from tests.waiting import HANG_SECONDS, until
@@ -392,9 +393,7 @@ def test_a_long_value_that_is_damaged_while_it_is_sent_ends_the_answer_early(big
         slow.send("GET /records/0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert slow.socket.recv(100).startswith(b"HTTP/1.1 200")  # verified by now
         store = next((big.root / "default" / "0").glob("*.store"))
-        with store.open("r+b") as file:
-            file.seek(BIG - MIB)
-            file.write(b"damage")
+        flip(store, BIG - MIB)
         assert MIB < sum(len(piece) for piece in iter(lambda: slow.socket.recv(MIB), b"")) < BIG
         assert http.get("/records/0").status_code == 500
     assert "does not match" in big.stop()

@@ -17,6 +17,7 @@ from seglog.format.store import HEADER_BYTES
 from seglog.testing.internals import storage_of
 from seglog.topic import Topic
 from seglog.topic.cleaning import Cleaner
+from tests.damage import flip_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -319,7 +320,7 @@ def test_the_rate_is_that_of_all_logs_together_and_may_be_changed(fleet: Any, mo
 
 def test_a_state_is_json(fleet: Any) -> None:
     log = fleet.log("a", "a=1 b=1 c=1 " * 12 + "|", segment_bytes=512)
-    storage_of(log).open(log.segments[1].name, writable=True).pwrite(b"\xff", HEADER_BYTES + 33)
+    flip_in(storage_of(log).open(log.segments[1].name, writable=True), HEADER_BYTES + 33)
     fleet.log("b", "a b a |")
     cleaner = fleet.cleaner()
     cleaner.run_once()

@@ -15,6 +15,7 @@ from seglog.testing.faulty import Fault
 from seglog.testing.internals import storage_of
 from seglog.topic import Topic
 from seglog.topic.cleaning import Cleaner, log_cleaning
+from tests.damage import flip_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +38,7 @@ def codecs(log: seglog.Log) -> list[str | None]:
 
 def damage(log: seglog.Log, number: int) -> None:
     """Damage a record of a segment."""
-    storage_of(log).open(log.segments[number].name, writable=True).pwrite(b"\xff", HEADER_BYTES + 33)
+    flip_in(storage_of(log).open(log.segments[number].name, writable=True), HEADER_BYTES + 33)
 
 
 # --- which log, and when ----------------------------------------------------------------------------------------------

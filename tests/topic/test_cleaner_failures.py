@@ -13,6 +13,7 @@ from seglog.format.store import HEADER_BYTES
 from seglog.testing.faulty import WRITING, Fault
 from seglog.testing.internals import storage_of
 from seglog.topic.cleaning import Cleaner, Event
+from tests.damage import flip_in
 
 HOUR = 3600.0
 SECOND = 1_000_000
@@ -145,8 +146,7 @@ def test_a_compaction_that_somebody_else_has_begun_is_no_failure(fleet: Any) -> 
 
 def test_damaged_segments_are_shown_and_not_read_again_and_again(fleet: Any, clock: Any) -> None:
     log = fleet.log("a", "a=1 b=1 c=1 " * 12 + "|", segment_bytes=512)
-    store = storage_of(log).open(log.segments[1].name, writable=True)
-    store.pwrite(b"\xff", HEADER_BYTES + 33)
+    flip_in(storage_of(log).open(log.segments[1].name, writable=True), HEADER_BYTES + 33)
     cleaner = fleet.cleaner(retry_first=60.0)
     assert fleet.done(cleaner.run_once()) == [("damaged", "a")]
     state = fleet.state_of(cleaner, "a")
