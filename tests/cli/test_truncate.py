@@ -9,6 +9,7 @@ import pytest
 
 import seglog
 from seglog.cli import main
+from tests.damage import flip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,10 +26,8 @@ def log(path: Any) -> Any:
 @pytest.fixture
 def damaged(log: Any) -> Any:
     """One byte of a value in the first, sealed segment is another."""
-    store = sorted(log.glob("*.store"))[0]
-    data = bytearray(store.read_bytes())
-    data[data.index(b"v01") + 1] ^= 1
-    store.write_bytes(data)
+    store = min(log.glob("*.store"))
+    flip(store, store.read_bytes().index(b"v01.....") + 1)
     return log
 
 

@@ -201,8 +201,8 @@ def test_what_nobody_foresaw_fails_its_batch_and_the_next_one_is_sent(client: se
 
     producer._deliverer.deliver = once_broken  # type: ignore[method-assign] # a bug of ours, or of a transport
     with pytest.raises(seglog.ServerError, match="failed before the fate"):
-        producer.send(b"v").result(30)
-    assert producer.send(b"w").result(30) == (0, 0)
+        producer.send(b"v").result(HANG_SECONDS)
+    assert producer.send(b"w").result(HANG_SECONDS) == (0, 0)
     with pytest.raises(seglog.ServerError):
         producer.close()
 
@@ -219,7 +219,7 @@ def _in_a_child(producer: Any) -> None:
 def test_a_forked_child_cannot_use_its_parents_producer(client: seglog.Client, name: str) -> None:
     client.create_topic(name)
     with client.producer(name) as producer:
-        producer.send(b"v").result(30)
+        producer.send(b"v").result(HANG_SECONDS)
         child = multiprocessing.get_context("fork").Process(target=_in_a_child, args=(producer,))
         child.start()
         child.join(HANG_SECONDS)

@@ -13,7 +13,7 @@ import seglog
 from tests.console.conftest import Console, Server
 from tests.kafka.conftest import connected
 from tests.kafka.transactional import TransactionalConfluent
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         assert raw.response()
         open_.begin()
         open_.producer.produce("orders", b"staged", partition=1)
-        open_.producer.flush(30)
+        open_.producer.flush(HANG_SECONDS)
         until(lambda: member.poll(0.1) is not None and len(member.assignment()) == 2)
         member.commit(offsets=[confluent_kafka.TopicPartition("orders", 0, 4)], asynchronous=False)
         yield server

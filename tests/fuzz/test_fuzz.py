@@ -11,6 +11,7 @@ import pytest
 
 from tests.fuzz.choices import Choices, mangled
 from tests.fuzz.runner import HERE, LONGEST, TARGETS, committed, fuzz, load, story
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +50,7 @@ def test_an_input_is_replayed_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "input"
     file.write_bytes(b"00000000000000000000-1.store")
     command = [sys.executable, "-m", "tests.fuzz", "names", "--replay", str(file)]
-    assert subprocess.run(command, check=False, timeout=60).returncode == 0
+    assert subprocess.run(command, check=False, timeout=HANG_SECONDS).returncode == 0
 
 
 @pytest.mark.proof

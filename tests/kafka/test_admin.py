@@ -28,7 +28,7 @@ from seglog.kafka.messages.admin import ALTER_CONFIGS, CREATE_TOPICS, DESCRIBE_C
 from seglog.kafka.requests.configs import APPEND, SET
 from seglog.server.settings import Limits
 from tests.kafka.clients import Confluent, Sent
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_a_batch_above_max_message_bytes_of_its_topic_is_refused_until_the_confi
         outcomes = []
         producer = Producer({"bootstrap.servers": kafka.address, "linger.ms": 0, **settings})
         producer.produce(name, b"x" * size, on_delivery=lambda error, _: outcomes.append(error))
-        producer.flush(20)
+        producer.flush(HANG_SECONDS)
         return outcomes[0] and outcomes[0].code()
 
     assert produce(500) is None

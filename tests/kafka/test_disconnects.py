@@ -219,7 +219,6 @@ def test_a_fetch_for_which_there_is_no_room_to_wait_is_answered_and_holds_no_roo
 
 def test_an_idle_connection_ends_although_its_client_does_not_read_the_last_response(monkeypatch):
     monkeypatch.setattr(testing, "Settings", partial(Settings, limits=Limits(idle_seconds=0.2)))
-    monkeypatch.setattr(connection, "IDLE_CONNECTION_SECONDS", 0.4)
     with KafkaBroker() as kafka, closing(socket.socket()) as client:
         kafka.broker.create_topic("orders").append(b"x" * 50_000)  # less than a transport holds before it pauses
         open_ones = kafka._listener._connections
@@ -233,4 +232,5 @@ def test_an_idle_connection_ends_although_its_client_does_not_read_the_last_resp
         Raw(client).send(FETCH, 11, {**wish, "topics": [{"topic": "orders", "partitions": [part]}]})
         until(lambda: one._transport.get_write_buffer_size() and not one._is_busy)
         assert one._stalled is None
+        monkeypatch.setattr(connection, "IDLE_CONNECTION_SECONDS", 0.4)
         until(lambda: not open_ones)

@@ -16,6 +16,7 @@ from seglog.testing.kafka import KafkaBroker
 from seglog.topic.idempotency.memory import WINDOW
 from tests.kafka.clients import CLIENTS, Confluent, Sent
 from tests.kafka.producers import RawProducer, stored
+from tests.waiting import HANG_SECONDS
 
 OK, OUT_OF_ORDER, OLD_EPOCH = 0, 45, 47
 
@@ -111,7 +112,7 @@ def test_records_of_an_idempotent_producer_are_stored_once_though_the_server_is_
             kafka.start()
         elif number % 50 == 0:
             producer.poll(0.005)
-    assert producer.flush(60) == 0
+    assert producer.flush(HANG_SECONDS) == 0
     assert acknowledged == list(range(count))
     assert [int(value) for value in stored(kafka, name)] == list(range(count))
 

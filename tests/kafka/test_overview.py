@@ -49,7 +49,7 @@ def every(client: Client, what: str, limit: int = 200) -> list[dict[str, Any]]:
 def test_a_connection_shows_its_client_its_library_its_address_and_its_requests(kafka: KafkaServer, topic: str) -> None:
     made = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "client.id": f"c-{topic}", "log_level": 0})
     made.produce(topic, b"one")
-    assert made.flush(30) == 0
+    assert made.flush(HANG_SECONDS) == 0
     with Client(kafka.url) as http:
         mine = [one for one in every(http, "connections") if one["client"] == f"c-{topic}"]
         assert http.kafka_connections()["address"] == kafka.address
@@ -99,13 +99,13 @@ def test_an_open_transaction_is_listed_first_with_what_it_has_staged(kafka: Kafk
     ):
         open_.begin()
         open_.producer.produce(topic, b"staged", partition=1)
-        open_.producer.flush(30)
+        open_.producer.flush(HANG_SECONDS)
         first, second = mine()
         assert (first["id"], first["state"], first["epoch"], first["token"]) == (f"b-{topic}", "open", 0, "anybody")
         assert (first["partitions"], first["records"], first["timeout"]) == ([[topic, 1]], 1, HANG_SECONDS)
         assert first["bytes"] > 0
         assert (second["id"], second["state"], second["partitions"]) == (f"a-{topic}", "empty", [])
-        open_.producer.commit_transaction(30)
+        open_.producer.commit_transaction(HANG_SECONDS)
         states = {one["id"]: (one["state"], one["records"]) for one in mine()}
         assert states[f"b-{topic}"] == ("committed", 0)
 

@@ -102,11 +102,11 @@ def test_a_client_finds_out_that_records_it_has_read_were_truncated(kafka, name)
     options = {"group.id": "unused", "auto.offset.reset": "error", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer({**client.config, **options})
     consumer.assign([confluent_kafka.TopicPartition(name, 0, 0)])
-    assert len(consumer.consume(10, 20)) == 10
+    assert len(consumer.consume(10, HANG_SECONDS)) == 10
     with Client(kafka.url) as http:
         http.topic(name).truncate(0, 5)
     client.produce(name, [Sent(b"new") for _ in range(20)])  # the consumer's position holds another record now
-    error = consumer.poll(20).error()
+    error = consumer.poll(HANG_SECONDS).error()
     assert "truncation" in error.str()
     consumer.close()
     assert [one.value for one in client.consume(name, 25)] == [b"old"] * 5 + [b"new"] * 20

@@ -13,6 +13,7 @@ from seglog import LogConfig, Retention
 from seglog.client import Client
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.producers import RawTransactional, stored
+from tests.waiting import HANG_SECONDS
 
 AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
 NONE = str(2**63 - 1)
@@ -32,10 +33,10 @@ def now():
 def produced(kafka, topic, *timestamps, **options):
     """Send records in one batch; return the error code of each, None for a stored one."""
     codes = []
-    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "linger.ms": 200, **options})
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "linger.ms": 60_000, **options})
     for timestamp in timestamps:
         producer.produce(topic, b"v", timestamp=timestamp, on_delivery=lambda error, _: codes.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(HANG_SECONDS) == 0
     return [None if error is None else error.code() for error in codes]
 
 
@@ -131,7 +132,7 @@ def test_a_transaction_is_refused_when_its_records_come(kafka, admin, name):
 def test_times_that_look_like_seconds_are_kafkas_own(kafka, name):
     assert produced(kafka, name, 1_000_000, 1_729_990) == [None, None]
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.address, "group.id": "unused"})
-    [found] = consumer.offsets_for_times([confluent_kafka.TopicPartition(name, 0, 1_500_000)], timeout=30)
+    [found] = consumer.offsets_for_times([confluent_kafka.TopicPartition(name, 0, 1_500_000)], timeout=HANG_SECONDS)
     consumer.close()
     assert found.offset == 1
     with Client(kafka.url) as http:

@@ -15,6 +15,7 @@ from seglog import LogConfig, Retention
 from seglog.client import Client
 from tests.kafka.clients import CLIENTS, Confluent, Sent
 from tests.kafka.producers import RawProducer
+from tests.waiting import HANG_SECONDS
 
 TYPE = "message.timestamp.type"
 BORN = 1_700_000_000_123
@@ -55,7 +56,7 @@ def polled(kafka, topic, count):
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found = []
     while len(found) < count:
-        came = consumer.consume(count - len(found), 20)
+        came = consumer.consume(count - len(found), HANG_SECONDS)
         assert came, f"{len(found)} of {count} records"
         found += [one.timestamp() for one in came]
     consumer.close()
@@ -83,7 +84,7 @@ def test_a_producer_is_told_the_time_that_its_record_got(kafka, stamped):
         producer.produce(
             stamped, b"%d" % number, timestamp=BORN, on_delivery=lambda _, message: told.append(message.timestamp())
         )
-        assert producer.flush(30) == 0
+        assert producer.flush(HANG_SECONDS) == 0
     assert told == polled(kafka, stamped, 5)
 
 
@@ -119,10 +120,10 @@ def test_a_repeated_batch_gets_its_time_again(kafka, stamped):
 def test_a_transaction_gets_the_time_of_the_server(kafka, stamped, name):
     began = now()
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.address, "transactional.id": name})
-    producer.init_transactions(30)
+    producer.init_transactions(HANG_SECONDS)
     producer.begin_transaction()
     producer.produce(stamped, b"v", timestamp=BORN)
-    producer.commit_transaction(30)
+    producer.commit_transaction(HANG_SECONDS)
     [(kind, found)] = polled(kafka, stamped, 1)
     assert kind == confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
     assert began <= found <= now()

@@ -21,7 +21,7 @@ from tests.kafka.producers import RawTransactional, stored
 from tests.kafka.test_hostile import Limited
 from tests.kafka.transactional import TRANSACTIONAL as CLIENTS
 from tests.kafka.transactional import TransactionalConfluent
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 OK = 0
 
@@ -127,11 +127,11 @@ def test_a_program_that_reads_transforms_and_produces_handles_each_record_once(k
             for record in records:
                 producer.produce(target, record.value() + b"!")
             position = consumer.position(consumer.assignment())
-            producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 30)
+            producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), HANG_SECONDS)
             if crashes and len(stored(kafka, target)) > count // 3:
-                producer.flush(30)
+                producer.flush(HANG_SECONDS)
                 break
-            producer.commit_transaction(30)
+            producer.commit_transaction(HANG_SECONDS)
         consumer.close()
     assert stored(kafka, target) == [b"%d!" % number for number in range(count)]
 
@@ -284,7 +284,7 @@ def test_an_id_belongs_to_the_first_token_that_uses_it(own_kafka, tmp_path, name
         sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": who}
         given = {"bootstrap.servers": kafka.address, "log_level": 0, "transactional.id": "id", **sasl}
         producer = confluent_kafka.Producer({**given, "sasl.password": tokens[who]})
-        producer.init_transactions(10)
+        producer.init_transactions(HANG_SECONDS)
         return producer
 
     begin("one")

@@ -19,8 +19,6 @@ from tests.waiting import HANG_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_SECONDS = 5.0
-
 
 def interrupt(call: Callable[[], object], moment: int, within: str = "durability.py") -> bool:
     """Call, and raise KeyboardInterrupt at the given moment within a module; return whether there was one."""
@@ -42,7 +40,7 @@ def test_an_interrupt_at_any_moment_of_a_sync_leaves_a_log_that_syncs() -> None:
         struck = interrupt(lambda log=log: log.append(b"v"), moment)  # type: ignore[misc] # mypy cannot infer it
         other = threading.Thread(target=log.sync, daemon=True)
         other.start()
-        other.join(PATIENCE_SECONDS)
+        other.join(HANG_SECONDS)
         assert not other.is_alive(), f"sync hangs after an interrupt at moment {moment}"
         assert log.durable_offset == log.next_offset
         log.close()

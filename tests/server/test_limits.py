@@ -161,7 +161,7 @@ def test_a_body_that_comes_too_slowly_is_408(serve_with):
 
 
 def test_one_who_takes_nothing_of_an_answer_is_cut_off_and_the_memory_given_back(serve_with):
-    server = serve_with(limits={"idle_seconds": 1})
+    server = serve_with(limits={"idle_seconds": 3})  # so long can be seen that all answers are held
     with server.client() as http:
         for _ in range(16):
             http.post("/records", content=b"x" * MIB)
@@ -196,6 +196,7 @@ def test_a_slow_uploader_never_blocks_others(serve_with):
 def test_more_connections_than_allowed_are_turned_away_and_the_others_served(serve_with):
     server = serve_with(limits={"connections": 5})
     request = "GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    begun = time.monotonic()
     with many(server, 5) as connections:
         for wire in connections:
             assert wire.send(request).answer()[0] == 200
@@ -215,7 +216,7 @@ def test_more_connections_than_allowed_are_turned_away_and_the_others_served(ser
         assert figures(http)["seglog_refused_total", ("status", "503")] >= 21
     said = server.stop()
     assert "a connection was turned away: 5 connections are open already" in said
-    assert said.count("turned away") < 10  # at most once a second
+    assert said.count("turned away") <= 1 + time.monotonic() - begun  # at most once a second
 
 
 def test_a_head_that_is_too_slow_or_too_large_is_told_so_as_every_refusal_is(serve_with):

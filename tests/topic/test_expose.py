@@ -95,7 +95,7 @@ def test_opening_waits_for_the_lock_if_it_is_told_to(tmp_path: Path, opened: Cal
             opened(tmp_path / "held", wait=wrong)
     thread = threading.Thread(target=held.close)
     thread.start()
-    opened(tmp_path / "held", wait=20).close()
+    opened(tmp_path / "held", wait=HANG_SECONDS).close()
     thread.join()
 
 
@@ -111,7 +111,7 @@ def test_a_log_waits_for_another_backup_to_the_same_place_if_it_is_told_to(tmp_p
         log.append(b"second")
         thread = threading.Thread(target=held.release)
         thread.start()
-        assert log.backup(tmp_path / "copy", wait=20).logs == 1
+        assert log.backup(tmp_path / "copy", wait=HANG_SECONDS).logs == 1
         thread.join()
     with seglog.open(tmp_path / "copy", mode="r") as copy:
         assert [record.value for record in copy.scan()] == [b"first", b"second"]
@@ -125,7 +125,7 @@ def test_creating_a_topic_waits_for_the_lock_of_its_directory(tmp_path: Path) ->
         Topic.create(tmp_path / "shop", partitions=1, wait=0.06)
     thread = threading.Thread(target=held.release)
     thread.start()
-    Topic.create(tmp_path / "shop", partitions=1, wait=20).close()
+    Topic.create(tmp_path / "shop", partitions=1, wait=HANG_SECONDS).close()
     thread.join()
 
 
@@ -136,7 +136,7 @@ def test_an_awaited_log_waits_for_the_lock_and_the_event_loop_goes_on(tmp_path: 
             await seglog.aio.open(tmp_path / "log")
         with pytest.raises(seglog.InvalidArgument):
             await seglog.aio.open(tmp_path / "log", wait=-1)
-        opening = asyncio.create_task(seglog.aio.open(tmp_path / "log", wait=20))
+        opening = asyncio.create_task(seglog.aio.open(tmp_path / "log", wait=HANG_SECONDS))
         await asyncio.sleep(0)
         held.close()
         async with await opening as log:
@@ -147,11 +147,11 @@ def test_an_awaited_log_waits_for_the_lock_and_the_event_loop_goes_on(tmp_path: 
 
 def test_a_cancelled_opening_leaves_no_log_open(tmp_path: Path) -> None:
     async def story() -> None:
-        opening = asyncio.create_task(seglog.aio.open(tmp_path / "log", wait=20))
+        opening = asyncio.create_task(seglog.aio.open(tmp_path / "log", wait=HANG_SECONDS))
         await asyncio.sleep(0)  # it has begun on a thread
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
 
     asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
-    seglog.open(tmp_path / "log", wait=20).close()
+    seglog.open(tmp_path / "log", wait=HANG_SECONDS).close()

@@ -26,6 +26,7 @@ from seglog.server.settings import Limits, Settings
 from seglog.storage import LocalStorage
 from seglog.topic.broker import Broker
 from tests.fuzz.choices import Choices, mangled, mangled_text
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from seglog.server.api.operations import Operation
 
-PATIENCE = 15.0  # a hang, not a slow machine
 LIMITS = Limits(wait_seconds=0.02, partitions=4, body_bytes=65_536, batch_bytes=65_536, shown_bytes=64, idle_seconds=5)
 MEMORY = Path("/dev/shm")  # noqa: S108 - only where there is one: every input makes a broker of its own
 ALLOWED = (503, 507)
@@ -109,7 +109,7 @@ async def _served(choices: Choices, directory: Path) -> None:
     try:
         for _ in range(1 + choices.below(6)):
             scope, body = _request(choices)
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(HANG_SECONDS):
                 await _exchange(app, scope, body, choices, bugs)
         assert services.spool.disk == 0, "a body that is gone is still counted"
         assert not any(services.memory.held.values()), f"what is gone is still counted: {services.memory.held}"

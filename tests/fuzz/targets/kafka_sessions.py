@@ -35,6 +35,7 @@ from seglog.kafka.wire.buffers import Reader
 from seglog.server.app import services_of
 from seglog.server.rights.access import ANYBODY
 from seglog.server.settings import Limits, Settings
+from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 LONGEST = 16 * 1024
 LENGTH = struct.Struct(">I")
-RELEASED_SECONDS = 10.0
 SECONDS = 0.2  # of waiting for other members of a group, then the client goes away
 LIMITS = Limits(wait_seconds=0.005, partitions=3, groups=20, batch_bytes=1_000_000, memory_bytes=32 * 1024 * 1024)
 
@@ -117,7 +117,7 @@ async def _replay(requests: list[bytes]) -> None:
 
 async def _until_released(memory: Memory) -> None:
     """Wait for threads that still read for a request that has been given up; they release its memory."""
-    ends = monotonic() + RELEASED_SECONDS
+    ends = monotonic() + HANG_SECONDS
     while any(memory.held.values()):
         assert monotonic() < ends, memory.held
         await asyncio.sleep(0.001)
