@@ -20,6 +20,7 @@ import seglog
 from seglog import LogConfig, Retention
 from tests import forked, pages, proofs, tools
 from tests.forked import MEASURED
+from tests.ports import kept_port
 from tests.tls import certify
 from tests.waiting import HANG_SECONDS
 
@@ -313,7 +314,7 @@ class Served:
     def __init__(self, root: Path, options: Sequence[str]) -> None:
         self.root = root
         self._options = options
-        self.port = 0
+        self.port = kept_port(self)
         self.said: list[str] = []
         self.start()
 

@@ -16,6 +16,7 @@ import seglog
 from seglog import LogConfig, Retention
 from tests import forked
 from tests.browser import started
+from tests.ports import kept_port
 from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Server:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.port = 0
+        self.port = kept_port(self)
         self.token: str | None = None
 
     def start(self, *options: object) -> None:

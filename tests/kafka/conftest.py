@@ -14,6 +14,7 @@ import pytest
 from seglog.client import Client
 from seglog.kafka.wire.buffers import Reader, Writer
 from tests.conftest import Served
+from tests.ports import kept_port
 from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class KafkaServer(Served):
     """A real `seglog serve --kafka` process; after a restart it has the same addresses."""
 
     def __init__(self, root: Path, options: Sequence[str] = ()) -> None:
-        self.kafka_port = 0
+        self.kafka_port = kept_port(self)
         self._given = options
         super().__init__(root, ())
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests import forked
 from tests.forked import MEASURED, MEASURED_LATER
+from tests.ports import kept_port
 from tests.waiting import HANG_SECONDS
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Server:
 
     def __init__(self, root: Path, limits: dict[str, Any], settings: dict[str, Any], wrapper: tuple[str, ...]) -> None:
         self.root = root
-        self.settings = {"port": 0, **settings, "limits": limits}
+        self.settings = {"port": kept_port(self), **settings, "limits": limits}
         self._wrapper = wrapper
         self.start()
 
