@@ -6,8 +6,6 @@ import base64
 import gzip
 import io
 import json
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ import seglog
 from seglog.cli import record_formats
 from seglog.record import Record
 from seglog.terminal import units
+from tests.cli.peaks import with_peak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,28 +287,13 @@ def test_a_long_value_is_printed_like_any_other(cli: Cli, path: Any, monkeypatch
     assert (told["value"].encode(), told["key"], told["headers"][0]["value"]) == (value, '"value":"",', "1")
 
 
-# Not by wait4: a process that is forked and replaced begins with the peak of the one that forked it.
-EXPORT_AND_TELL_MEMORY = """
-import sys
-from seglog.cli import main
-status = main()
-print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")), file=sys.stderr)
-sys.exit(status)
-"""
-
-
 @pytest.mark.proof
 def test_a_huge_value_takes_no_more_than_twice_its_size_to_export(path: Any) -> None:
     size = 300 * 1024 * 1024
     with seglog.open(path) as log:
         log.append_stream(b"x" * (1 << 20) for _ in range(size >> 20))
     began = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", EXPORT_AND_TELL_MEMORY, "export", str(path), "-", "--quiet"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        check=True,
-    )
-    peak = int(done.stderr) * 1024
+    code, peak = with_peak("export", path, "-", "--quiet")
+    assert code == 0
     print(f"{peak / size:.2f} times the value, {time.monotonic() - began:.1f} s")
     assert peak < 2 * size + 200 * 1024 * 1024

@@ -20,6 +20,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from seglog.kafka.requests.call import Sender
     from seglog.log.log import Log
 
 RECORDS, SIZE = 3000, 64 * 1024
@@ -73,10 +74,18 @@ def test_all_records_come_in_order(kafka: KafkaBroker) -> None:
     assert came == [b"%0100d" % n for n in range(RECORDS)]
 
 
-def test_what_is_read_ahead_holds_memory_but_not_for_long(kafka: KafkaBroker) -> None:
+def test_what_is_read_ahead_holds_memory_but_not_for_long(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget, forgotten = read_ahead.forget_ahead, list[int]()
+
+    def noted(sender: Sender) -> None:
+        forgotten.append(held(kafka))
+        forget(sender)
+
+    monkeypatch.setattr(read_ahead, "forget_ahead", noted)  # when its time is over
     with connected(kafka.address) as raw:
         fetched(raw, 0)
-        until(lambda: held(kafka) > 0)
+        until(lambda: forgotten)
+        assert forgotten[0] > 0
         until(lambda: held(kafka) == 0)
 
 
@@ -90,10 +99,11 @@ def test_what_is_read_ahead_is_released_when_its_client_goes_away(
     until(lambda: held(kafka) == 0)
 
 
-def test_nothing_is_read_ahead_at_the_end_of_a_log(kafka: KafkaBroker) -> None:
+def test_nothing_is_read_ahead_at_the_end_of_a_log(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead, "SECONDS", 3600)
     with connected(kafka.address) as raw:
         assert len(values(fetched(raw, RECORDS - 10))) == 10
-        until(lambda: held(kafka) == 0, 0.3)  # less than what is read ahead is kept
+        until(lambda: held(kafka) == 0)
 
 
 def test_records_that_replaced_others_meanwhile_are_sent(kafka: KafkaBroker) -> None:

@@ -26,9 +26,9 @@ POLL = 0.03  # seconds between two looks at a condition
 SMALL = seglog.LogConfig(segment_bytes=8192)
 
 
-def wait_until(condition: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Return as soon as a condition holds; AssertionError, which says what was waited for, after `patience`."""
-    deadline = time.monotonic() + patience
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Return as soon as a condition holds; AssertionError, which says what was waited for, after `PATIENCE`."""
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for: {what}"
         time.sleep(POLL)
@@ -95,9 +95,9 @@ class Session:
             self.kill()
         self.process.wait()
 
-    def wait_until_gone(self, patience: float = 60.0) -> None:
+    def wait_until_gone(self) -> None:
         """Wait until all of it has ended by itself."""
-        wait_until(lambda: self.ended() and not self.members(), "the end of a Spark", patience)
+        wait_until(lambda: self.ended() and not self.members(), "the end of a Spark")
 
 
 @contextmanager

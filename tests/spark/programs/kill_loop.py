@@ -153,7 +153,7 @@ class Loop:
     def wait_for_output(self, spark: Session) -> None:
         """Wait until Spark has stored something more: it is at work."""
         before = count(self.output)
-        wait_until(lambda: spark.ended() or count(self.output) > before, "output", patience=240)
+        wait_until(lambda: spark.ended() or count(self.output) > before, "output")
         assert not spark.ended(), "Spark ended by itself"
 
     def count_failures(self, spark: Session) -> None:
@@ -162,8 +162,8 @@ class Loop:
 
     def finish(self, records: int) -> None:
         """Let Spark process what is left, until nothing of what happened is left over."""
-        wait_until(lambda: self.spark() and count(self.output) >= records, "the end of the output", patience=300)
-        wait_until(lambda: not left_over(self.output), "the cleaning up", patience=30)
+        wait_until(lambda: self.spark() and count(self.output) >= records, "the end of the output")
+        wait_until(lambda: not left_over(self.output), "the cleaning up")
         self.count_failures(self.spark())
 
     def close(self) -> None:

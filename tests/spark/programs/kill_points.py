@@ -55,9 +55,9 @@ class Story:
         self.control.write_text(json.dumps(wanted))
         with driver("pipeline.py", self.root, "copy", control=self.control) as spark:
             if kill_at:
-                spark.wait_until_gone(patience=180)
+                spark.wait_until_gone()
             else:
-                wait_until(lambda: self.done(spark), "the output of everything fed", patience=180)
+                wait_until(lambda: self.done(spark), "the output of everything fed")
         self.check_places()
 
     def done(self, spark: Session) -> bool:
