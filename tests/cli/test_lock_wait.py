@@ -66,7 +66,7 @@ def test_every_command_that_takes_a_lock_names_the_process_that_has_it_and_can_w
     assert "wait=10" not in refused.err, "that is for Python programs"
     ending = threading.Timer(0.05, end)
     ending.start()
-    done = cli(*words, "--wait", "30s")
+    done = cli(*words, "--wait", f"{HANG_SECONDS}s")
     ending.join()
     assert done.code == 0, done.err
 
