@@ -260,13 +260,13 @@ class LogConfig(_Fields):
         ConfigError: If a value has the wrong type or is out of range.
     """
 
-    segment_bytes: Annotated[int, size(MIN_SEGMENT_BYTES, MAX_STORE_BYTES)] = 1024**3
-    segment_overflow_bytes: Annotated[int | None, size(0, MAX_STORE_BYTES)] = None
+    segment_bytes: Annotated[int, size(MIN_SEGMENT_BYTES, MAX_STORE_BYTES, altered=True)] = 1024**3
+    segment_overflow_bytes: Annotated[int | None, size(0, MAX_STORE_BYTES, altered=True)] = None
     segment_age: Annotated[Seconds | None, duration(zero=False, altered=True)] = None
     index_interval_bytes: Annotated[int, size(64, 2**31)] = 4096
     buffer_bytes: Annotated[int, size(0, 2**30)] = 0
-    flush_records: Annotated[int | None, count(1)] = None
-    flush_interval: Annotated[Seconds | None, duration(zero=False)] = None
+    flush_records: Annotated[int | None, count(1, altered=True)] = None
+    flush_interval: Annotated[Seconds | None, duration(zero=False, altered=True)] = None
     initial_offset: Annotated[int, count(0, MAX_OFFSET - 1)] = 0
     open_segments_max: Annotated[int, count(1)] = 64
     retention: Retention = Retention()
@@ -308,10 +308,13 @@ class LogConfig(_Fields):
         changes.pop("initial_offset", None)
         if "retention" in changes:
             changes["retention"] = self.retention.over(stored.retention)
-        follows = stored.segment_overflow_bytes == _default_overflow(stored.segment_bytes)
-        if "segment_bytes" in changes and "segment_overflow_bytes" not in changes and follows:
-            changes["segment_overflow_bytes"] = None
-        return dataclasses.replace(stored, **changes)
+        return stored._replaced(changes)
+
+    def _replaced(self, changes: Mapping[str, Any]) -> LogConfig:
+        follows = self.segment_overflow_bytes == _default_overflow(self.segment_bytes)
+        if follows and "segment_bytes" in changes:
+            changes = {"segment_overflow_bytes": None, **changes}
+        return dataclasses.replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plain values that the manifest has."""
@@ -319,6 +322,8 @@ class LogConfig(_Fields):
 
     def altered(self, changes: Mapping[str, Any]) -> LogConfig:
         """Return the config with other values for some fields; of a retention for those that it was given.
+
+        The overflow follows segment_bytes as in `over`.
 
         Raises:
             ConfigError: A field is unknown or is fixed once a log exists, or a value is invalid.
@@ -330,7 +335,7 @@ class LogConfig(_Fields):
         if "retention" in found:
             wanted = dataclasses.replace(self, retention=found["retention"]).retention  # checks its type
             found["retention"] = self.retention.changed(wanted.given())
-        return dataclasses.replace(self, **found)
+        return self._replaced(found)
 
     def changes_to(self, other: LogConfig) -> dict[str, Any]:
         """Return what `altered` needs to make another config of this one, which differs in nothing else."""

@@ -106,7 +106,7 @@ def test_configs_are_altered_one_by_one(kafka, admin, name):
     alter(ConfigEntry("cleanup.policy", "delete", incremental_operation=operation.SUBTRACT)).result()
     assert described(admin, name)["cleanup.policy"].value == "compact"
     for entry in (
-        ConfigEntry("segment.bytes", "2000", incremental_operation=operation.SET),
+        ConfigEntry("segment.bytes", "200", incremental_operation=operation.SET),
         ConfigEntry("no.such", "1", incremental_operation=operation.SET),
         ConfigEntry("retention.ms", "often", incremental_operation=operation.SET),
         ConfigEntry("retention.ms", "1", incremental_operation=operation.APPEND),
@@ -187,8 +187,23 @@ def test_configs_are_replaced(kafka, admin, name):
         config = http.topic(name).info().config
     assert (config.retention, config.segment_bytes) == (
         Retention(bytes=5000, timestamp_ahead=3600.0, age_from="records"),
-        9999,
+        LogConfig().segment_bytes,
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "value"), [("segment.bytes", "16777216"), ("flush.messages", "10"), ("flush.ms", "1000")]
+)
+def test_how_a_topic_is_written_can_be_altered_and_reset(kafka, admin, name, config, value):
+    admin.create_topics([NewTopic(name, 2)])[name].result()
+    default = described(admin, name)[config]
+    changes = ((AlterConfigOpType.SET, value, value), (AlterConfigOpType.DELETE, None, default.value))
+    for operation, given, shown in changes:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        resource.add_incremental_config(ConfigEntry(config, given, incremental_operation=operation))
+        admin.incremental_alter_configs([resource])[resource].result()
+        assert described(admin, name)[config].value == shown
+    assert not default.is_read_only
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import seglog
 from seglog import LogConfig, Retention
 from seglog.storage import LocalStorage
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
+from tests.waiting import NEVER_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,6 +91,59 @@ def test_another_age_of_segments_counts_for_the_active_one_too(place: Any, clock
         assert len(log.segments) == 2
     with seglog.open(place, mode="r") as reader, pytest.raises(seglog.LogReadOnly):
         reader.alter(segment_age=1)
+
+
+def test_another_size_of_segments_counts_from_the_next_append_on(place: Any) -> None:
+    with seglog.open(place, SMALL) as log:
+        fill(log)
+        full = len(log.segments)
+        log.alter(segment_bytes=10_000)
+        fill(log)
+        assert len(log.segments) == full
+        log.append(bytes(9_000))  # a record has the space of the new size, too
+        log.alter(segment_bytes=512)
+        with pytest.raises(seglog.RecordTooLarge):
+            log.append(bytes(9_000))
+        log.append(b"v")
+        assert len(log.segments) == full + 2
+    with seglog.open(place) as log:
+        assert (log.config.segment_bytes, log.config.segment_overflow_bytes) == (512, 256)
+        assert len(log) == 82
+
+
+@pytest.mark.parametrize("overflow", [0, 100])
+def test_the_overflow_of_a_record_stays_if_it_was_set(place: Any, overflow: int) -> None:
+    with seglog.open(place, LogConfig(segment_bytes=512, segment_overflow_bytes=overflow)) as log:
+        log.alter(segment_bytes=4096)
+        assert log.config.store_limit == 4096 + overflow
+        log.alter(segment_overflow_bytes=None)
+        assert log.config.store_limit == 4096 + 2048
+
+
+def test_appends_are_synced_by_another_number_of_records_from_now_on(place: Any) -> None:
+    with seglog.open(place, LogConfig(buffer_bytes=10_000)) as log:
+        log.append(b"v")
+        log.alter(flush_records=2)
+        log.append(b"v")
+        assert log.durable_offset == 2
+        log.alter(flush_records=1)
+        assert [log.durable_offset for _ in range(3) if log.append(b"v")] == [3, 4, 5]
+        log.alter(flush_records=None)
+        log.append(b"v")
+        assert log.durable_offset == 5
+
+
+@pytest.mark.parametrize("before", [None, NEVER_SECONDS])
+def test_appends_are_synced_by_another_interval_from_now_on(place: Any, before: float | None) -> None:
+    with seglog.open(place, LogConfig(flush_interval=before)) as log:
+        log.append(b"v")
+        log.alter(flush_interval=0.01)
+        until(lambda: log.durable_offset == 1)
+        log.alter(flush_interval=None)
+        log.alter(flush_interval=0.01)
+        log.append(b"v")
+        until(lambda: log.durable_offset == 2)
+        log.alter(flush_interval=None)  # a log without an interval closes
 
 
 def test_age_begins_to_count_for_a_log_that_had_none(place: Any, clock: ManualClock) -> None:

@@ -95,7 +95,7 @@ def test_a_change_that_changes_nothing_writes_nothing(broker: Broker, root: Path
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"segment_bytes": 4096}, "segment_bytes cannot be altered; these can: compression, retention, segment_age"),
+        ({"buffer_bytes": 4096}, "buffer_bytes cannot be altered; these can: compression, flush_interval"),
         ({"segment_bites": 4096}, "segment_bites cannot be altered"),
         ({"compression": "zstd", "segment_age": -1}, "segment_age is -1"),
         ({"retention": {"bytes": 5}}, "retention must be a seglog.Retention"),

@@ -169,16 +169,16 @@ class Durability:
 
 
 class IntervalSync:
-    """Call `sync` every `seconds` on its own thread until stopped.
+    """Call `sync` every `seconds` on its own thread until stopped; None: not now.
 
     Nothing joins the thread: a join that signals interrupt twice may keep the lock for which the next one waits
     (Python 3.11).
     """
 
-    def __init__(self, seconds: float, sync: Callable[[], None]) -> None:
+    def __init__(self, seconds: float | None, sync: Callable[[], None]) -> None:
         self._seconds = seconds
         self._sync = WeakMethod(sync)  # the thread must not keep a log alive that was dropped without close
-        self._stopped: SimpleQueue[None] = SimpleQueue()  # not an Event: an interrupted set() may leave its lock held
+        self._called: SimpleQueue[bool] = SimpleQueue()  # not an Event: an interrupted set() may leave its lock held
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="seglog-flush", daemon=True)
@@ -208,14 +208,21 @@ class IntervalSync:
     def _is_stopped(self) -> bool:
         """Wait for the next round; return whether the thread was stopped."""
         try:
-            self._stopped.get(timeout=self._seconds)
+            while self._called.get(timeout=self._seconds):
+                pass  # other seconds begin
         except Empty:
             return False
         return True
 
+    def change(self, seconds: float | None) -> None:
+        """Sync at this interval from now on."""
+        if seconds != self._seconds:
+            self._seconds = seconds
+            self._called.put(True)
+
     def stop(self) -> None:
         """End the thread: wait for its present sync."""
-        self._stopped.put(None)
+        self._called.put(False)
         if threading.current_thread() is self._thread:
             return
         while not self._has_ended:

@@ -58,8 +58,6 @@ class LiveSegments:
         self.deleted: Callable[[View, int], None] | None = None  # called with the view before a deletion, and the start
         self._storage = storage
         self._clock = clock
-        self.segment_bytes = config.segment_bytes
-        self.record_limit = config.store_limit - HEADER_BYTES
         self._epoch_waits = catalog.must_note_epoch  # to be noted before the next record comes
         self._take(config)
         self._show()
@@ -80,6 +78,8 @@ class LiveSegments:
 
     def _take(self, config: LogConfig) -> None:
         self.config = config
+        self.segment_bytes = config.segment_bytes
+        self.record_limit = config.store_limit - HEADER_BYTES
         self._age_us = config.roll_age_us
         self.ages = self._age_us is not None or config.retention.most_age is not None or self._epoch_waits
         self.may_wait = config.buffer_bytes > 0 and config.flush_records is None and not self.ages  # buffered

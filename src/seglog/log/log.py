@@ -265,10 +265,12 @@ class Log(AlteredByName, FollowedLog):
         Records that a new retention does not keep are deleted at the next roll, `expire` or `compact`; a running
         compaction ends with PlanStale. The next `compress`, or a `Cleaner`, stores segments in the form of a new codec;
         a running `compress` ends with the codec that it began with. An active segment that is older than a new
-        segment_age rolls at the next append or `expire`.
+        segment_age rolls at the next append or `expire`, one that is larger than new segment_bytes at the next append;
+        sealed segments stay as they are.
 
         Args:
-            changes: Fields of `LogConfig` that can change for an existing log: retention, compression, segment_age.
+            changes: Fields of `LogConfig` that can change for an existing log: retention, compression, segment_age,
+                segment_bytes, segment_overflow_bytes, flush_records, flush_interval.
                 Of a `Retention` only the fields that it was given change: Retention(age=60) changes the age.
 
         Raises:

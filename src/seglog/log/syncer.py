@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 class Syncer:
     """Syncs one log; concurrent callers share a sync, see `Durability`."""
 
-    def __init__(self, state: WriterState, config: LogConfig) -> None:
+    def __init__(self, state: WriterState) -> None:
         self._state = state
+        self._flush_records: int | None = None
+
+    def take(self, config: LogConfig) -> None:
+        """Sync from now on as this config wants it."""
+        state, interval = self._state, config.flush_interval
+        seconds = None if interval is None else float(interval)  # type: ignore[arg-type] # settled to float
         self._flush_records = config.flush_records
-        interval = config.flush_interval
-        if interval:
-            state.interval_sync = IntervalSync(float(interval), self.sync_quietly)  # type: ignore[arg-type] # settled to float
+        if state.interval_sync is not None:
+            state.interval_sync.change(seconds)
+        elif seconds is not None:
+            state.interval_sync = IntervalSync(seconds, self.sync_quietly)
 
     def sync(self) -> None:
         """Return once every appended record survives power loss."""

@@ -60,6 +60,7 @@ from seglog.storage import Lock, Storage
 if TYPE_CHECKING:
     from seglog.arrow.encodable import EncodableRows
     from seglog.compaction.rewrite import Outcome
+    from seglog.config import LogConfig
     from seglog.log.repair.repair import RepairReport
     from seglog.log.repair.verify import Progress
 
@@ -72,15 +73,20 @@ class LogWriter(MirroredLog):
     ) -> None:
         super().__init__(storage, clock, recovery)
         self._state = WriterState(storage.path, lock, live)
-        self._syncer = Syncer(self._state, live.config)
+        self._syncer = Syncer(self._state)
         self._files = OpenFiles(self._state)
         self._compactor = Compactor(self._state, storage, clock)
         self._compressor = Compressor(self._state, storage, clock, self._compactor.running)
         self._publisher = Publisher(self._state, storage)
         self._mirroring = Mirroring(self._state, Copies(storage))
-        self._flush_records = live.config.flush_records
-        self._segment_bytes = live.segment_bytes
-        self._needs_keys = live.config.retention.needs_keys
+        self._take(live.config)
+
+    def _take(self, config: LogConfig) -> None:
+        """Keep at hand what the appends use of a config."""
+        self._syncer.take(config)
+        self._flush_records = config.flush_records
+        self._segment_bytes = config.segment_bytes
+        self._needs_keys = config.retention.needs_keys
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -382,7 +388,7 @@ class LogWriter(MirroredLog):
         """Change settings of the log; see Log.alter."""
         live = self._state.live
         live.configure(live.config.altered(changes))
-        self._needs_keys = live.config.retention.needs_keys
+        self._take(live.config)
 
     @change
     def repair(self, progress: Progress | None = None) -> RepairReport:

@@ -59,10 +59,8 @@ EXPECTED = (
     Expected("at most 100 copies follow", r"(create|set|source) min\.insync\.replicas=2147483647"),
     Expected("NaN is no ratio", r"(create|set|source) min\.cleanable\.dirty\.ratio=NaN"),
     Expected("a sync takes time; acks=all waits for it", r"(create|set|source) flush\.ms=0"),
-    Expected("fixed once a topic exists", r"set .*(flush\.(messages|ms)|segment\.bytes)=.*", here="INVALID_CONFIG"),
-    Expected("fixed once a topic exists", r"type (flush\.(messages|ms)|segment\.bytes)", here=".* read only"),
-    Expected("segments may be small", r"(create|source) segment\.bytes=1048575", "INVALID_CONFIG|not run"),
-    Expected("segments may have 4 GiB", r"(create|source) segment\.bytes=2147483648", "INVALID_CONFIG|not run"),
+    Expected("segments may be small", r"(create|set|source) segment\.bytes=1048575", "INVALID_CONFIG|not run"),
+    Expected("segments may have 4 GiB", r"(create|set|source) segment\.bytes=2147483648", "INVALID_CONFIG|not run"),
     Expected("records may be compacted at once", r"(create|set|source) max\.compaction\.lag\.ms=0"),
     Expected(
         "members do not survive a restart of the server; after UNKNOWN_MEMBER_ID clients join again",
