@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.kafka.suites import go_tests, kafka_python, librdkafka, streams
+from tests.kafka.suites import go_tests, kafka_python, librdkafka, mirrormaker, streams
 from tests.kafka.suites.__main__ import SUITES, main
 from tests.kafka.suites.expected import Expected, unexpected
 from tests.kafka.suites.sides import SIDES, Missing
@@ -130,6 +130,23 @@ def test_a_difference_is_unexpected_unless_it_is_listed_and_so_is_a_listed_one_t
     found = [*unexpected(theirs, ours, known)]
     assert found == ["set b: '2' there, '0' here", "no difference any more: set a (old)"]
     assert "| Kafka | 3 answers |" in report("suite", {"Kafka": theirs, "seglog": ours})
+
+
+def test_what_mirrormaker_logs_is_a_failure_unless_it_is_its_own():
+    said = """\
+WARN Plugins All plugins have ServiceLoader manifests, consider reconfiguring
+WARN MirrorSourceConnector Could not alter configuration of topic orders.
+org.apache.kafka.common.errors.InvalidConfigurationException: flush.ms is fixed
+ERROR Worker Graceful stop of task failed.
+"""
+    altered, ended = mirrormaker.complaints(said)
+    assert "flush.ms is fixed" in altered
+    assert ended == "ERROR Worker Graceful stop of task failed.\n"
+
+
+def test_the_documented_file_of_mirrormaker_gets_the_addresses_of_a_suite():
+    found = mirrormaker.documented("127.0.0.1:1", "127.0.0.1:2")
+    assert "kafka.bootstrap.servers = 127.0.0.1:1\nseglog.bootstrap.servers = 127.0.0.1:2\n" in found
 
 
 @pytest.mark.deep

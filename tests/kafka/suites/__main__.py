@@ -21,7 +21,18 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from tests.kafka.suites import configs, connect, franz_go, kafka_python, librdkafka, sarama, spark, streams, verifiable
+from tests.kafka.suites import (
+    configs,
+    connect,
+    franz_go,
+    kafka_python,
+    librdkafka,
+    mirrormaker,
+    sarama,
+    spark,
+    streams,
+    verifiable,
+)
 from tests.kafka.suites.expected import unexpected
 from tests.kafka.suites.fetching import PLACE
 from tests.kafka.suites.sides import SIDES, Missing
@@ -46,6 +57,7 @@ SUITES = {
     "streams": streams,
     "verifiable": verifiable,
     "connect": connect,
+    "mirrormaker": mirrormaker,
     "spark": spark,
     "configs": configs,
 }

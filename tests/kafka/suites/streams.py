@@ -51,10 +51,11 @@ session.timeout.ms=10000
 class Program:
     """A Java program that runs, with its output in a file."""
 
-    def __init__(self, directory: Path, words: Sequence[object]) -> None:
+    def __init__(self, directory: Path, words: Sequence[object], found: Path | None = None) -> None:
+        """found: the directory of its jars; default: those of Kafka Streams."""
         directory.mkdir()
         self.output = directory / "output"
-        command = [find("java"), "-Xmx512m", "-cp", f"{classes()}/*", *map(str, words)]
+        command = [find("java"), "-Xmx512m", "-cp", f"{found or classes()}/*", *map(str, words)]
         with self.output.open("wb") as said:
             self.process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, cwd=directory)
 
