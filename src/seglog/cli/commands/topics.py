@@ -155,7 +155,7 @@ COMMANDS = (
                 "alter",
                 _alter,
                 [ROOT, _NAME, _MORE_PARTITIONS, WAIT, *SERVER_AS_ROOT, *alter_options()],
-                summary="change what a topic keeps, its codec or when segments roll, at once, or add partitions",
+                summary="change what a topic keeps or how it is written, at once, or add partitions",
             ),
             Command(
                 "delete",
