@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import seglog
-from seglog import ConfigError, LogConfig, Retention
-from seglog.cli.config_options import alter_options, changes_given, config_options, typed
+from seglog import ConfigError, LogConfig, Policies, Retention
+from seglog.cli.config_options import alter_options, changes_given, topic_options, typed
 from seglog.errors import InvalidArgument
-from seglog.server.api.configs import schemas, with_retention
+from seglog.server.api.configs import POLICIES, RETENTION, schemas
+from seglog.server.api.configs import typed as of_request
 from seglog.server.api.models import AlterTopic, CreateTopic
 from seglog.server.api.operations import _model_of
 from seglog.settings import MIN_SECONDS, Declared, Kind, declared
@@ -25,7 +26,7 @@ from tools.docs_site import options as page
 
 SETTINGS = [
     pytest.param(kind, one, id=f"{kind.__name__}.{one.name}")
-    for kind in (LogConfig, Retention)
+    for kind in (LogConfig, Retention, Policies)
     for one in declared(kind).values()
 ]
 
@@ -60,34 +61,47 @@ def wrong(one: Declared) -> list[Any]:
     return values if one.optional else [*values, None]
 
 
+PARTS = {LogConfig: "", Retention: "retention", Policies: "policies"}
+MODELS = {LogConfig: "ConfigModel", Retention: RETENTION, Policies: POLICIES}
+
+
 def body(kind: type, values: dict[str, Any]) -> dict[str, Any]:
-    return values if kind is LogConfig else {"retention": values}
+    """Return values as a change has them."""
+    return {PARTS[kind]: values} if PARTS[kind] else values
 
 
-def over_http(kind: type, values: dict[str, Any]) -> LogConfig:
-    """Return the config of a request that creates a topic."""
-    text = json.dumps({"name": "t", "config": body(kind, values)}).encode()
-    return LogConfig(**with_retention(_model_of(CreateTopic, text).config or {}))
+def of_changes(changes: dict[str, Any]) -> tuple[LogConfig, Policies]:
+    """Return what a new topic has with changes."""
+    found = dict(changes)
+    policies = found.pop("policies", Policies())
+    return LogConfig(**found), policies
 
 
-def on_the_command_line(one: Declared, text: str) -> LogConfig:
-    """Return the config that an option makes."""
+def over_http(kind: type, values: dict[str, Any]) -> tuple[LogConfig, Policies]:
+    """Return what a request that creates a topic gives it."""
+    given = body(kind, values) if kind is Policies else {"config": body(kind, values)}
+    settings = _model_of(CreateTopic, json.dumps({"name": "t", **given}).encode()).settings
+    return settings["config"] or LogConfig(), settings["policies"] or Policies()
+
+
+def on_the_command_line(one: Declared, text: str) -> tuple[LogConfig, Policies]:
+    """Return what an option gives a new topic."""
     from seglog.cli.frame import Args  # noqa: PLC0415 - only here
 
-    (option,) = (each for each in config_options() if one.option in each.opts)
+    (option,) = (each for each in topic_options() if one.option in each.opts)
     if one.setting.kind is Kind.SWITCH and not one.optional:
         value: Any = text == "yes"
     else:
         value = option.type.convert(text, option, None)
-    return LogConfig(**changes_given(Args(**{one.option.removeprefix("--").replace("-", "_"): value})))
+    return of_changes(changes_given(Args(**{one.option.removeprefix("--").replace("-", "_"): value})))
 
 
-def given(kind: type, one: Declared, value: Any) -> LogConfig:
-    """Return a config with one value, and those that it needs beside it."""
+def given(kind: type, one: Declared, value: Any) -> tuple[LogConfig, Policies]:
+    """Return what a new topic has with one value, and those that it needs beside it."""
     values = {one.name: value}
     if one.name == "segment_overflow_bytes" and value:
         values["segment_bytes"] = 512
-    return LogConfig(**with_retention(body(kind, values)))
+    return of_changes(of_request(body(kind, values)))
 
 
 @pytest.mark.parametrize(("kind", "one"), SETTINGS)
@@ -112,9 +126,9 @@ def test_a_setting_has_the_same_bounds_everywhere(kind: type, one: Declared) -> 
 @pytest.mark.parametrize(("kind", "one"), SETTINGS)
 def test_a_setting_is_described_everywhere(kind: type, one: Declared) -> None:
     assert one.about.endswith("."), "the docstring says nothing"
-    model = schemas()["ConfigModel" if kind is LogConfig else "RetentionModel"]["properties"]
+    model = schemas()[MODELS[kind]]["properties"]
     assert model[one.name]["description"] == one.about
-    assert one.option in {name for option in config_options() for name in option.opts}
+    assert one.option in {name for option in topic_options() for name in option.opts}
     assert f"| `{one.name}` |" in page.PAGE.read_text()
 
 
@@ -124,7 +138,7 @@ def test_what_may_be_altered_is_the_same_everywhere(kind: type, one: Declared) -
     assert (one.option in {name for option in alter_options() for name in option.opts}) is one.setting.altered
     text = json.dumps(body(kind, {one.name: value})).encode()
     if one.setting.altered:
-        assert LogConfig().altered(_model_of(AlterTopic, text).changes)
+        assert _model_of(AlterTopic, text).changes[PARTS[kind] or one.name] is not None
         return
     with pytest.raises(InvalidArgument, match=f"there is no field '{one.name}' here"):
         _model_of(AlterTopic, text)
@@ -143,12 +157,11 @@ from seglog.server.api.configs import schemas
 from tools.docs_site import options
 
 with seglog.Broker("shop") as broker:
-    config = seglog.LogConfig(retention=seglog.Retention(colour="blue"))
-    topic = broker.create_topic("orders", partitions=2, config=config)
-    stored = topic.partition(0).config.retention
-    broker.alter_topic("orders", retention=seglog.Retention(colour="red"))
-    altered = topic.partition(1).config.retention
-field = schemas()["RetentionModel"]["properties"]["colour"]
+    topic = broker.create_topic("orders", partitions=2, policies=seglog.Policies(colour="blue"))
+    stored = topic.policies
+    broker.alter_topic("orders", policies=seglog.Policies(colour="red"))
+    altered = topic.policies
+field = schemas()["PoliciesModel"]["properties"]["colour"]
 print(json.dumps({
     "stored": [stored.colour, stored.to_json()["colour"]],
     "altered": [altered.colour, "colour" in altered.to_json()],
@@ -161,7 +174,7 @@ print(json.dumps({
 def test_a_new_setting_is_declared_in_one_place_and_found_on_every_surface(tmp_path: Path) -> None:
     source = Path(seglog.__file__).parent
     shutil.copytree(source, tmp_path / "seglog", ignore=shutil.ignore_patterns("__pycache__"))
-    config = tmp_path / "seglog/config.py"
+    config = tmp_path / "seglog/policies.py"
     text = config.read_text()
     assert text.count(FIELD) == text.count(SENTENCE) == 1
     config.write_text(text.replace(FIELD, DECLARATION + FIELD).replace(SENTENCE, SAID + SENTENCE))

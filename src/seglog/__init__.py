@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from seglog.machines.per_key import PerKey
     from seglog.machines.replay import replay
     from seglog.machines.snapshots import Snapshots
+    from seglog.policies import Policies
     from seglog.record import Record, TopicRecord
     from seglog.replication import Mirror as Mirror
     from seglog.segment.recovery_report import RecoveryEvent, RecoveryReport
@@ -114,6 +115,7 @@ _HOME = {  # public name -> its place below seglog; every other name of `__all__
     "MemoryStorage": "storage.MemoryStorage",
     "Mirror": "replication.Mirror",
     "PerKey": "machines.per_key.PerKey",
+    "Policies": "policies.Policies",
     "Record": "record.Record",
     "RecoveryEvent": "segment.recovery_report.RecoveryEvent",
     "RecoveryReport": "segment.recovery_report.RecoveryReport",
@@ -197,6 +199,7 @@ __all__ = [
     "OnceConflict",
     "PerKey",
     "PlanStale",
+    "Policies",
     "Record",
     "RecordTooLarge",
     "RecoveryEvent",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
+from seglog.deprecated import taking_moved
 from seglog.errors import ConfigError
+from seglog.fields import Fields, Seconds, microseconds, noting, settle
+from seglog.policies import Policies, parted
 from seglog.settings import (
     DAY,
     MAX_INT64,
@@ -25,88 +26,25 @@ from seglog.settings import (
     within_bounds,
 )
 
-MOST_COPIES = 100
 MIN_SEGMENT_BYTES = 512
 MAX_STORE_BYTES = 2**32 - 1
 MAX_OFFSET = MAX_INT64
-MIN_INT64 = -(2**63)
 Expose = Literal["appended", "durable"]
 """Which records readers see: all, or those that are on the disk."""
 Compression = Literal["none", "lz4", "zstd"]
 """How sealed segments are stored."""
-Seconds = float | timedelta
 _KEPT: dict[str, Any] = {"scope": Scope.RETENTION, "altered": True}
 _COMPACTED: dict[str, Any] = {"scope": Scope.COMPACTION, "altered": True}
-_OF_KAFKA: dict[str, Any] = {"scope": Scope.KAFKA, "altered": True, "later": True}
-
-
-def _microseconds(seconds: float | timedelta | None) -> int | None:
-    return None if seconds is None else round(float(seconds) * 1_000_000)  # type: ignore[arg-type] # settled to float
-
-
-def _settle(config: object, name: str, value: object) -> None:
-    object.__setattr__(config, name, value)  # a frozen config is written only during its own validation
 
 
 def _default_overflow(segment_bytes: int) -> int:
     return min(segment_bytes // 2, MAX_STORE_BYTES - segment_bytes)
 
 
-class _Fields:
-    """A frozen dataclass that records which fields were given; the others can be taken from a stored config."""
-
-    __slots__ = ("_given",)
-    _given: frozenset[str]
-
-    def _check(self, prefix: str = "") -> None:
-        """Check each setting, and keep it in its usual form. Raises ConfigError."""
-        for name, one in declared(type(self)).items():
-            _settle(self, name, one.checked(getattr(self, name), prefix + name))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Keep the given fields in copies and in other processes."""
-        return _restored, (type(self), {name: getattr(self, name) for name in self.__slots__}, self._given)
-
-    def given(self) -> dict[str, Any]:
-        """Return the fields that were given, by name."""
-        return {name: getattr(self, name) for name in self.__slots__ if name in self._given}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plain values that are stored. Those of later versions only if they are set: earlier ones do not
-        know them, and must not open a log with them.
-        """
-        values = {name: (getattr(self, name), one) for name, one in declared(type(self)).items()}
-        return {name: value for name, (value, one) in values.items() if not one.setting.later or value != one.default}
-
-
-def _restored(kind: type[Config], values: dict[str, Any], given: frozenset[str]) -> Config:
-    config = kind(**values)
-    _settle(config, "_given", given)
-    return config
-
-
-Config = TypeVar("Config", bound=_Fields)
-
-
-def _noting(kind: type[Config]) -> type[Config]:
-    """Make a dataclass record which of its fields are given."""
-    init = kind.__init__
-
-    @functools.wraps(init)
-    def noting(self: Config, /, *args: Any, **fields: Any) -> None:
-        init(self, *args, **fields)
-        given = frozenset(fields) - (
-            {"segment_overflow_bytes"} if fields.get("segment_overflow_bytes", 0) is None else set()
-        )
-        _settle(self, "_given", given)  # an overflow of None means its default
-
-    kind.__init__ = noting  # type: ignore[method-assign,assignment] # it accepts the same arguments
-    return kind
-
-
-@_noting
+@taking_moved(Policies)
+@noting
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Retention(_Fields):
+class Retention(Fields):
     """Which records a log deletes. Policies combine. Sizes are in bytes, times in seconds or a timedelta.
 
     For an existing log, a field that is not given keeps its stored value.
@@ -126,20 +64,11 @@ class Retention(_Fields):
             "keep": both are kept.
         after: "table": neither the limits nor a compaction delete a record before the tables of the log have it
             (`seglog table sync`). Without a table nothing is deleted. "none": they wait for no table.
-        copies: Copies that must have a record before an append of a Kafka client with acks=all is answered:
-            min.insync.replicas less one.
-        timestamps: Of the records that Kafka's clients produce. "given": their own. "server": the time of the server
-            when it accepts them, which is message.timestamp.type=LogAppendTime.
-        batch_bytes: Largest batch of Kafka's clients, as it is sent: max.message.bytes. None: the limit of the server,
-            which always holds.
         expire: False: `bytes` and `age` are kept but delete nothing, as with Kafka's cleanup.policy=compact. True: they
             do, and Kafka's clients see cleanup.policy=compact,delete also without any. None: they do.
         age_from: From when `age` counts. "sealed": from the sealing of the segment, by the log's clock. "records": from
             the highest timestamp of its records if that is earlier, as in Kafka; an active segment of that age is
             sealed by `expire`.
-        timestamp_ahead: Time by which a timestamp that a client of Kafka gives may be after the server's:
-            message.timestamp.after.max.ms. None: no limit.
-        timestamp_behind: Time by which it may be before the server's: message.timestamp.before.max.ms. None: no limit.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
@@ -155,13 +84,9 @@ class Retention(_Fields):
     dedupe_bytes: Annotated[int, size(1024, **_COMPACTED)] = 128 * 1024 * 1024
     unkeyed: Annotated[Literal["reject", "keep"], choice(**_COMPACTED)] = "reject"
     after: Annotated[Literal["none", "table"], choice(later=True, **_KEPT)] = "none"
-    copies: Annotated[int, count(0, MOST_COPIES, **_OF_KAFKA)] = 0
-    timestamps: Annotated[Literal["given", "server"], choice(**_OF_KAFKA)] = "given"
-    batch_bytes: Annotated[int | None, size(**_OF_KAFKA)] = None
     expire: Annotated[bool | None, switch(later=True, **_KEPT)] = None
     age_from: Annotated[Literal["sealed", "records"], choice(later=True, **_KEPT)] = "sealed"
-    timestamp_ahead: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
-    timestamp_behind: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
+    _moved: Policies | None = field(default=None, repr=False)  # of an earlier version: a topic takes them from here
 
     def __post_init__(self) -> None:
         self._check("retention.")
@@ -171,7 +96,7 @@ class Retention(_Fields):
 
     def over(self, stored: Retention) -> Retention:
         """Return the stored retention, replaced field by field with what was given here."""
-        return dataclasses.replace(stored, **self.given())
+        return replace(stored, **self.given())
 
     def changed(self, fields: Mapping[str, Any]) -> Retention:
         """Return a retention with other values for some fields.
@@ -179,7 +104,7 @@ class Retention(_Fields):
         Raises ConfigError: a value is invalid, or a limit is set that would delete nothing, because `expire` is False
         and not among the fields.
         """
-        found = dataclasses.replace(self, **fields)
+        found = replace(self, **fields)
         if found.expire is not False or "expire" in fields:
             return found
         for name in {"age", "bytes"} & fields.keys():
@@ -191,6 +116,16 @@ class Retention(_Fields):
                 )
         return found
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the plain values that the manifest has."""
+        return {**super(Retention, self).to_json(), **({} if self._moved is None else self._moved.to_json())}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Retention:
+        """Read what `to_json` returned. Raises TypeError: there is an unknown option."""
+        own, moved = parted(values)
+        return cls(**within_bounds(cls, own), _moved=Policies.from_json(moved) if moved else None)
+
     @property
     def needs_keys(self) -> bool:
         """Whether appends without a key are rejected."""
@@ -199,7 +134,7 @@ class Retention(_Fields):
     @property
     def age_us(self) -> int | None:
         """The age in microseconds after which records are deleted; None: no limit."""
-        return _microseconds(self.most_age)
+        return microseconds(self.most_age)
 
     @property
     def most_age(self) -> float | timedelta | None:
@@ -214,27 +149,22 @@ class Retention(_Fields):
     @property
     def delete_retention_us(self) -> int:
         """How long a tombstone outlives its first compaction, in microseconds."""
-        return _microseconds(self.delete_retention) or 0
+        return microseconds(self.delete_retention) or 0
 
     @property
     def min_compaction_lag_us(self) -> int:
         """The minimum lag in microseconds."""
-        return _microseconds(self.min_compaction_lag) or 0
+        return microseconds(self.min_compaction_lag) or 0
 
     @property
     def max_compaction_lag_us(self) -> int | None:
         """The maximum lag in microseconds, or None."""
-        return _microseconds(self.max_compaction_lag)
-
-    def timestamp_bounds_us(self, now: int) -> tuple[int, int]:
-        """Return the lowest and the highest timestamp that a client of Kafka may give now, in microseconds."""
-        behind, ahead = _microseconds(self.timestamp_behind), _microseconds(self.timestamp_ahead)
-        return MIN_INT64 if behind is None else now - behind, MAX_INT64 if ahead is None else now + ahead
+        return microseconds(self.max_compaction_lag)
 
 
-@_noting
+@noting
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LogConfig(_Fields):
+class LogConfig(Fields):
     """How a log stores its records. It is stored with the log. Sizes are in bytes, times in seconds or a timedelta.
 
     For an existing log, a field that is not given keeps its stored value.
@@ -276,7 +206,7 @@ class LogConfig(_Fields):
     def __post_init__(self) -> None:
         if self.segment_overflow_bytes is None:
             known = declared(LogConfig)["segment_bytes"].checked(self.segment_bytes, "segment_bytes")
-            _settle(self, "segment_overflow_bytes", _default_overflow(known))
+            settle(self, "segment_overflow_bytes", _default_overflow(known))
         self._check()
         longest = self.store_limit
         if longest > MAX_STORE_BYTES:
@@ -291,7 +221,7 @@ class LogConfig(_Fields):
     def roll_age_us(self) -> int | None:
         """The age in microseconds at which a segment with records rolls; compaction needs sealed segments."""
         retention = self.retention
-        ages = [_microseconds(self.segment_age), retention.max_compaction_lag_us if retention.compact else None]
+        ages = [microseconds(self.segment_age), retention.max_compaction_lag_us if retention.compact else None]
         return min((age for age in ages if age is not None), default=None)
 
     @property
@@ -314,7 +244,7 @@ class LogConfig(_Fields):
         follows = self.segment_overflow_bytes == _default_overflow(self.segment_bytes)
         if follows and "segment_bytes" in changes:
             changes = {"segment_overflow_bytes": None, **changes}
-        return dataclasses.replace(self, **changes)
+        return replace(self, **changes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plain values that the manifest has."""
@@ -333,16 +263,20 @@ class LogConfig(_Fields):
         for name in found.keys() - known:
             raise ConfigError(f"{name} cannot be altered; these can: {', '.join(sorted(known))}")
         if "retention" in found:
-            wanted = dataclasses.replace(self, retention=found["retention"]).retention  # checks its type
+            wanted = replace(self, retention=found["retention"]).retention  # checks its type
             found["retention"] = self.retention.changed(wanted.given())
         return self._replaced(found)
+
+    def without_moved(self) -> LogConfig:
+        """Return the config without policies of the topic that an earlier version stored in it."""
+        return replace(self, retention=replace(self.retention, _moved=None))
 
     def changes_to(self, other: LogConfig) -> dict[str, Any]:
         """Return what `altered` needs to make another config of this one, which differs in nothing else."""
         return {
-            field.name: getattr(other, field.name)
-            for field in dataclasses.fields(self)
-            if getattr(other, field.name) != getattr(self, field.name)
+            one.name: getattr(other, one.name)
+            for one in fields(self)
+            if getattr(other, one.name) != getattr(self, one.name)
         }
 
     @classmethod
@@ -353,7 +287,7 @@ class LogConfig(_Fields):
         retention.age -> value. They have their defaults in the config.
         """
         own, unknown = known_values(cls, {name: value for name, value in values.items() if name != "retention"})
-        kept, unknown_kept = known_values(Retention, values.get("retention", {}))
+        kept, unknown_kept = known_values(Retention, parted(values.get("retention", {}))[0])
         unknown |= {f"retention.{name}": value for name, value in unknown_kept.items()}
         try:
             return cls(**own, retention=Retention(**kept)), unknown
@@ -370,8 +304,8 @@ class LogConfig(_Fields):
             ConfigError: If there is an unknown option.
         """
         try:
-            kept = within_bounds(Retention, values.get("retention", {}))
-            return cls(**{**within_bounds(cls, values), "retention": Retention(**kept)})
+            kept = Retention.from_json(values.get("retention", {}))
+            return cls(**{**within_bounds(cls, values), "retention": kept})
         except (AttributeError, TypeError) as error:
             raise ConfigError(
                 f"the stored config has an option unknown to this version ({error}); open it with a newer version"
@@ -380,14 +314,18 @@ class LogConfig(_Fields):
 
 def changes_to_json(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return checked changes of a config (see `LogConfig.altered`) as plain values; of a retention the given fields."""
-    found = {name: value.given() if name == "retention" else value for name, value in changes.items()}
+    found = {name: _given_json(value) if name == "retention" else value for name, value in changes.items()}
     return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in found.items()}
+
+
+def _given_json(retention: Retention) -> dict[str, Any]:
+    return retention.given() | ({} if retention._moved is None else retention._moved.given())
 
 
 def changes_from_json(values: Mapping[str, Any]) -> dict[str, Any]:
     """Read what `changes_to_json` returned. Raises ConfigError: an option is unknown to this version."""
     try:
-        return {name: Retention(**value) if name == "retention" else value for name, value in values.items()}
+        return {name: Retention.from_json(value) if name == "retention" else value for name, value in values.items()}
     except TypeError as error:
         raise ConfigError(
             f"a change of settings was interrupted that a newer version began ({error}); open the topic with that one"

@@ -78,7 +78,7 @@ def test_a_topic_gets_another_codec(cli, shop):
 def test_the_list_as_json_has_what_the_http_api_tells(cli, billing):
     (one,) = cli("topics", billing, "--json").json["topics"]
     assert (one["name"], one["partitions"], one["records"]) == ("orders", 2, 20)
-    assert set(one) == {"name", "partitions", "id", "records", "bytes", "retention", "config"}
+    assert set(one) == {"name", "partitions", "id", "records", "bytes", "retention", "policies", "config"}
     assert LogConfig.from_json(one["config"]) == LogConfig()
     assert cli("topics", "--json", billing).json == cli("topics", "list", "--json", billing).json
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 import kafka as kafka_python
-from seglog import LogConfig, Retention
+from seglog import LogConfig, Policies, Retention
 from seglog.client import Client
 from seglog.errors import ConfigError
 from seglog.kafka import codes
@@ -74,10 +74,9 @@ def test_a_topic_is_created_with_its_config_and_deleted(kafka, admin, name):
         delete_retention=1.5,
         min_compaction_lag=0.01,
         max_compaction_lag=20.0,
-        batch_bytes=1000,
-        timestamp_ahead=3600.0,
     )
     assert info.config.retention == kept
+    assert info.policies == Policies(batch_bytes=1000, timestamp_ahead=3600.0)
     found = described(admin, name)
     assert {each: found[each].value for each in wanted} == wanted
     admin.delete_topics([name])[name].result()
@@ -100,9 +99,9 @@ def test_configs_are_altered_one_by_one(kafka, admin, name):
     ).result()
     alter(ConfigEntry("retention.bytes", "1", incremental_operation=operation.SET), validate_only=True).result()
     with Client(kafka.url) as http:
-        assert http.topic(name).info().config.retention == Retention(
-            compact=True, bytes=77, timestamp_ahead=3600.0, age_from="records"
-        )
+        info = http.topic(name).info()
+    assert info.config.retention == Retention(compact=True, bytes=77, age_from="records")
+    assert info.policies == Policies(timestamp_ahead=3600.0)
     alter(ConfigEntry("cleanup.policy", "delete", incremental_operation=operation.SUBTRACT)).result()
     assert described(admin, name)["cleanup.policy"].value == "compact"
     for entry in (
@@ -184,11 +183,12 @@ def test_configs_are_replaced(kafka, admin, name):
         found = raw.ask(ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False})
     assert [one["error_code"] for one in found["responses"]] == [0]
     with Client(kafka.url) as http:
-        config = http.topic(name).info().config
-    assert (config.retention, config.segment_bytes) == (
-        Retention(bytes=5000, timestamp_ahead=3600.0, age_from="records"),
+        info = http.topic(name).info()
+    assert (info.config.retention, info.config.segment_bytes) == (
+        Retention(bytes=5000, age_from="records"),
         LogConfig().segment_bytes,
     )
+    assert info.policies == Policies(timestamp_ahead=3600.0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Topic configs by Kafka's names, as text <-> `LogConfig`: what is accepted, refused and kept."""
+"""Topic configs by Kafka's names, as text <-> those of a topic: what is accepted, refused and kept."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seglog import LogConfig, Retention
+from seglog import LogConfig, Policies, Retention
 from seglog.errors import ConfigError
-from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, NEW, SETTINGS, changed, values_of
+from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, NEW, SETTINGS, TopicConfig, changed, values_of
 from tests.kafka.suites.configs import EXPORTED
+
+DEFAULT = TopicConfig(LogConfig(), Policies())
 
 
 @pytest.mark.parametrize(
@@ -52,14 +54,14 @@ from tests.kafka.suites.configs import EXPORTED
     ],
 )
 def test_limits_are_kept_while_the_policy_does_not_apply_them(first, changes, policy, age, expires):
-    config = changed(LogConfig(segment_bytes=512), first, is_new=True)
+    config = changed(TopicConfig(LogConfig(segment_bytes=512), Policies()), first, is_new=True)
     for name, value in changes:
         config = changed(config, {name: value}, is_new=False)
     shown = values_of(config)
     assert (shown["cleanup.policy"], shown["retention.ms"]) == (policy, age)
-    again = LogConfig.from_json(config.to_json())
-    assert values_of(again) == shown
-    assert (again.retention.age_us is not None) is expires
+    again = LogConfig.from_json(config.log.to_json()), Policies.from_json(config.policies.to_json())
+    assert values_of(TopicConfig(*again)) == shown
+    assert (again[0].retention.age_us is not None) is expires
 
 
 def test_a_topic_is_created_with_all_that_kafka_describes():
@@ -86,19 +88,19 @@ def test_a_topic_is_created_with_all_that_kafka_describes():
 )
 def test_a_config_without_effect_has_the_values_of_kafka(name, accepted, refused):
     for value in (*accepted, None):
-        assert changed(LogConfig(), {name: value}, is_new=False) == LogConfig()
+        assert changed(DEFAULT, {name: value}, is_new=False) == DEFAULT
     for value in refused:
         with pytest.raises(ConfigError, match=f"^{re.escape(name)} "):
-            changed(LogConfig(), {name: value}, is_new=True)
+            changed(DEFAULT, {name: value}, is_new=True)
 
 
 def test_the_compression_type_is_that_of_the_config():
     assert DEFAULTS["compression.type"] == "uncompressed"
     for value in ("producer", "gzip", "snappy"):
-        for config in (LogConfig(), LogConfig(compression="lz4")):
-            assert changed(config, {"compression.type": value}, is_new=False).compression == config.compression
+        for config in (DEFAULT, TopicConfig(LogConfig(compression="lz4"), Policies())):
+            assert changed(config, {"compression.type": value}, is_new=False).log.compression == config.log.compression
     with pytest.raises(ConfigError, match="accepts gzip or lz4 or producer or snappy or uncompressed or zstd"):
-        changed(LogConfig(), {"compression.type": "brotli"}, is_new=True)
+        changed(DEFAULT, {"compression.type": "brotli"}, is_new=True)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_the_compression_type_is_that_of_the_config():
 )
 def test_the_refusal_of_a_number_names_the_config_and_what_is_accepted(name, value, accepted):
     with pytest.raises(ConfigError, match=rf"^{re.escape(name)} is {value}; it must be {accepted}"):
-        changed(LogConfig(), {name: value}, is_new=True)
+        changed(DEFAULT, {name: value}, is_new=True)
 
 
 def test_every_setting_that_is_a_number_has_a_range():
@@ -128,29 +130,29 @@ def test_every_setting_that_is_a_number_has_a_range():
     assert set(ranges) == {name for name, one in SETTINGS.items() if one.type in (INT, LONG, DOUBLE)}
     for name, one in ranges.items():
         for value in {one.least, one.most, one.least if one.none is None else one.none}:
-            changed(LogConfig(), {name: str(value)}, is_new=True)
+            changed(DEFAULT, {name: str(value)}, is_new=True)
 
 
 @pytest.mark.parametrize("name", sorted(name for name in SETTINGS if name.endswith(".ms")))
 def test_a_time_of_any_length_is_accepted_and_one_of_more_than_100_years_has_no_limit(name):
     setting = SETTINGS[name]
     for value in (2**63 - 1, 3155760000001):
-        found = setting.value(changed(LogConfig(), {name: str(value)}, is_new=True))
+        found = setting.value(changed(DEFAULT, {name: str(value)}, is_new=True))
         assert found == (None if setting.one.optional else 3155760000.0)
     with pytest.raises(ConfigError, match=f"^{re.escape(name)} is 9223372036854775808; it must be"):
-        changed(LogConfig(), {name: str(2**63)}, is_new=True)
+        changed(DEFAULT, {name: str(2**63)}, is_new=True)
 
 
 def test_deleting_a_config_that_there_is_not_is_accepted_as_kafka_does():
     unknown = dict.fromkeys(["remote.log.delete.on.disable", "message.format.version", "any.name"])
-    assert changed(LogConfig(), unknown, is_new=False) == LogConfig()
+    assert changed(DEFAULT, unknown, is_new=False) == DEFAULT
     with pytest.raises(ConfigError, match="there is no config 'any\\.name'"):
-        changed(LogConfig(), {"any.name": "1"}, is_new=False)
+        changed(DEFAULT, {"any.name": "1"}, is_new=False)
 
 
 def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():
     with pytest.raises(ConfigError, match=r"^max.compaction.lag.ms is 5, which is less than min.compaction.lag.ms, 10"):
-        changed(LogConfig(), {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, is_new=True)
+        changed(DEFAULT, {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, is_new=True)
 
 
 @given(
@@ -165,16 +167,16 @@ def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():
     )
 )
 def test_a_config_is_the_same_after_its_settings_are_read_and_set(retention):
-    config = LogConfig(segment_bytes=4096, retention=retention)
+    config = TopicConfig(LogConfig(segment_bytes=4096, retention=retention), Policies())
     assert changed(config, values_of(config), is_new=False) == config
     reset = changed(config, dict.fromkeys(["retention.ms", "cleanup.policy"]), is_new=False)
-    assert (reset.retention.age, reset.retention.compact) == (None, False)
+    assert (reset.log.retention.age, reset.log.retention.compact) == (None, False)
 
 
 @given(st.sampled_from(sorted(DEFAULTS)), st.text(max_size=5) | st.integers().map(str))
 def test_any_value_of_a_setting_is_taken_or_refused(setting, value):
     try:
-        found = changed(LogConfig(), {setting: value}, is_new=True)
+        found = changed(DEFAULT, {setting: value}, is_new=True)
     except ConfigError as error:
         assert str(error).startswith(f"{setting} ")
         assert value in str(error) or repr(value) in str(error)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from seglog import LogConfig, Retention
+from seglog import Policies
 from seglog.client import Client
 from tests.kafka.clients import Confluent, Sent
 from tests.kafka.producers import RawTransactional, stored
@@ -18,7 +18,7 @@ from tests.waiting import HANG_SECONDS
 AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
 NONE = str(2**63 - 1)
 HOUR = 3_600_000
-KAFKAS = Retention(timestamp_ahead=3600.0, age_from="records")
+KAFKAS = Policies(timestamp_ahead=3600.0)
 
 
 @pytest.fixture
@@ -51,9 +51,9 @@ def alter(admin, name, config, value, operation=AlterConfigOpType.SET):
     admin.incremental_alter_configs([resource])[resource].result()
 
 
-def retention_of(kafka, name):
+def policies_of(kafka, name):
     with Client(kafka.url) as http:
-        return http.topic(name).info().config.retention
+        return http.topic(name).info().policies
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -80,30 +80,30 @@ def test_a_time_too_far_behind_is_refused_where_the_topic_has_a_limit(kafka, adm
 
 def test_topics_that_kafkas_clients_create_have_kafkas_limit_and_others_none(kafka, admin, name):
     admin.create_topics([NewTopic(name, 1)])[name].result()
-    assert retention_of(kafka, name) == KAFKAS
+    assert policies_of(kafka, name) == KAFKAS
     shown = described(admin, name)
     assert (shown[AFTER], shown[BEFORE]) == (str(HOUR), NONE)
     Confluent(kafka.address).produce(f"{name}-auto", [Sent(b"v")])
-    assert retention_of(kafka, f"{name}-auto") == KAFKAS
+    assert policies_of(kafka, f"{name}-auto") == KAFKAS
     with Client(kafka.url) as http:
         http.create_topic(f"{name}-http")
-    assert retention_of(kafka, f"{name}-http") == Retention()
+    assert policies_of(kafka, f"{name}-http") == Policies()
     assert described(admin, f"{name}-http")[AFTER] == NONE
     assert produced(kafka, f"{name}-http", now() + 1000 * HOUR) == [None]
 
 
 def test_the_limits_are_altered_and_reset(kafka, admin, name):
     admin.create_topics([NewTopic(name, 1, config={AFTER: NONE, BEFORE: "5000"})])[name].result()
-    assert retention_of(kafka, name) == Retention(timestamp_behind=5.0, age_from="records")
+    assert policies_of(kafka, name) == Policies(timestamp_behind=5.0)
     alter(admin, name, AFTER, "1500")
-    assert retention_of(kafka, name) == Retention(timestamp_ahead=1.5, timestamp_behind=5.0, age_from="records")
+    assert policies_of(kafka, name) == Policies(timestamp_ahead=1.5, timestamp_behind=5.0)
     for config in (AFTER, BEFORE):
         alter(admin, name, config, None, AlterConfigOpType.DELETE)
-    assert retention_of(kafka, name) == KAFKAS
+    assert policies_of(kafka, name) == KAFKAS
     with pytest.raises(confluent_kafka.KafkaException, match="it must be 0 to"):
         alter(admin, name, AFTER, "-1")
     with Client(kafka.url) as http:
-        http.alter_topic(name, retention=Retention(timestamp_ahead=None, timestamp_behind=60))
+        http.alter_topic(name, policies=Policies(timestamp_ahead=None, timestamp_behind=60))
     shown = described(admin, name)
     assert (shown[AFTER], shown[BEFORE]) == (NONE, "60000")
 
@@ -116,7 +116,7 @@ def test_a_topic_of_the_servers_time_has_no_limit(kafka, admin, name):
 
 def test_http_decides_by_itself(kafka, name):
     with Client(kafka.url) as http:
-        topic = http.create_topic(name, config=LogConfig(retention=Retention(timestamp_ahead=1, timestamp_behind=1)))
+        topic = http.create_topic(name, policies=Policies(timestamp_ahead=1, timestamp_behind=1))
         topic.append(b"v", timestamp=(now() + 2 * HOUR) * 1000)
         topic.append(b"v", timestamp=5)
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 import kafka as kafka_python
-from seglog import LogConfig, Retention
+from seglog import Policies
 from seglog.client import Client
 from tests.kafka.clients import CLIENTS, Confluent, Sent
 from tests.kafka.producers import RawProducer
@@ -152,7 +152,7 @@ def test_the_kind_is_altered(kafka, admin, name):
 def test_the_kind_stays_over_a_kill_and_http_shows_it(own_kafka, name):
     kafka = own_kafka()
     with Client(kafka.url) as http:
-        http.create_topic(name, config=LogConfig(retention=Retention(timestamps="server")))
+        http.create_topic(name, policies=Policies(timestamps="server"))
         http.topic(name).append(b"by http", timestamp=BORN * 1000)
     kafka.kill()
     kafka.start()
@@ -161,7 +161,7 @@ def test_the_kind_stays_over_a_kill_and_http_shows_it(own_kafka, name):
     assert polled(kafka, name, 2)[0][1] == BORN, "HTTP decides by itself"
     assert polled(kafka, name, 2)[1][1] >= began
     with Client(kafka.url) as http:
-        assert http.topic(name).info().config.retention == Retention(timestamps="server")
+        assert http.topic(name).info().policies == Policies(timestamps="server")
 
 
 def test_many_times_are_read_in_several_responses(kafka, stamped):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import seglog
-from seglog import ConfigError, LogConfig, Retention, settings
+from seglog import ConfigError, LogConfig, Policies, Retention, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,13 +42,16 @@ BAD_RETENTION: dict[str, list[object]] = {
     "dedupe_bytes": [1023, 0, 1.5, None],
     "unkeyed": ["drop", None, True, []],
     "after": ["archive", None, True, []],
+    "expire": [0, 1, "no"],
+    "age_from": ["created", None, True],
+}
+
+BAD_POLICIES: dict[str, list[object]] = {
     "copies": [-1, 101, 1.5, None, True],
     "timestamps": ["LogAppendTime", None, True],
     "batch_bytes": [-1, 1.5, True, "1MiB"],
-    "expire": [0, 1, "no"],
     "timestamp_ahead": [-1, "1 h", True],
     "timestamp_behind": [-1, float("nan")],
-    "age_from": ["created", None, True],
 }
 
 
@@ -69,9 +72,18 @@ def test_a_retention_out_of_bounds_is_refused_by_the_options_name(name: str, val
     assert isinstance(caught.value, ValueError)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in BAD_POLICIES.items() for value in values]
+)
+def test_policies_out_of_bounds_are_refused_by_the_options_name(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"policies\.{name}"):
+        Policies(**{name: value})
+
+
 def test_every_option_is_tried_out_of_bounds() -> None:
     assert {field.name for field in dataclasses.fields(LogConfig)} == set(BAD_CONFIG)
-    assert {field.name for field in dataclasses.fields(Retention)} == set(BAD_RETENTION)
+    assert {field.name for field in dataclasses.fields(Retention)} == {*BAD_RETENTION, "_moved"}
+    assert {field.name for field in dataclasses.fields(Policies)} == set(BAD_POLICIES)
 
 
 def test_positions_are_32_bits_wide() -> None:

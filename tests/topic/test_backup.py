@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -321,7 +322,7 @@ def test_a_backup_waits_for_a_change_of_settings_and_says_what_completes_it(
     monkeypatch.setattr("seglog.topic.backup.WAIT_SECONDS", 0.0)
     Topic.create(tmp_path / "orders", partitions=2).close()
     known = description.read(tmp_path / "orders")
-    description.write(tmp_path / "orders", known.while_altering({"segment_age": 60}))
+    description.write(tmp_path / "orders", replace(known, altering={"segment_age": 60}))
     with pytest.raises(seglog.LogLocked, match=r"a change of settings was committed .* open the topic for writing"):
         seglog.backup(tmp_path / "orders", tmp_path / "copy")
     Topic.open(tmp_path / "orders").close()

@@ -242,7 +242,7 @@ def test_what_an_interrupted_creation_left_is_no_topic(shop: Path) -> None:
 
 def test_a_topic_of_a_later_version_is_left_alone(shop: Path) -> None:
     path = shop / "orders" / "topic.json"
-    path.write_text(json.dumps({"format_version": 3, "replicas": 3}))
+    path.write_text(json.dumps({"format_version": 4, "replicas": 3}))
     before = files(shop)
     assert [type(error) for error in repair_place(shop).errors] == [seglog.FormatVersionError]
     assert files(shop) == before

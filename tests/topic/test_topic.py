@@ -111,8 +111,8 @@ def test_a_lost_partition_is_noticed_and_not_made_anew(root: Path) -> None:
 def test_a_newer_version_is_named_as_such(root: Path) -> None:
     Topic.create(root, partitions=1).close()
     path = root / "topic.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 3}))
-    with pytest.raises(FormatVersionError, match="version 3"):
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 4}))
+    with pytest.raises(FormatVersionError, match="version 4"):
         Topic.open(root)
 
 

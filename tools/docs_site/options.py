@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from seglog.cli.commands import serve
 from seglog.config import LogConfig, Retention
 from seglog.kafka.settings import KafkaSettings
+from seglog.policies import Policies
 from seglog.server.settings import Limits, Settings
 from seglog.settings import arguments_of, declared
 from seglog.topic.idempotency.memory import OnceWindow
@@ -82,6 +83,12 @@ def families() -> list[Family]:
             LogConfig, "Of a log, or of every partition of a topic; stored with it.", "topics create", _flags(LogConfig)
         ),
         Family(Retention, "`LogConfig(retention=Retention(...))`.", "topics create", _flags(Retention)),
+        Family(
+            Policies,
+            "Of a topic: `broker.create_topic(name, policies=Policies(...))`.",
+            "topics create",
+            _flags(Policies),
+        ),
         Family(OnceWindow, "Of a topic: `seglog.Topic.open(path, once_window=OnceWindow(...))`.", "", {}),
         Family(Settings, "Of a server: `seglog.server.serve(root, Settings(...))`.", "serve", _settings_flags()),
         Family(Limits, "Of a server: `Settings(limits=Limits(...))`.", "serve", _limits_flags()),
@@ -114,6 +121,8 @@ def section(family: Family) -> str:
     where = f"`seglog {family.command}`" if family.command else ""
     rows = [f"\n| option | default | {where} | |\n|---|---|---|---|\n"]
     for field in dataclasses.fields(family.kind):
+        if field.name not in texts:  # a private one
+            continue
         flag = family.flags.get(field.name, "")
         shown = f"`{flag}`" if flag else ""
         rows.append(

@@ -21,6 +21,7 @@ from seglog.config import Expose, LogConfig
 from seglog.deprecated import TopicsAlteredByName
 from seglog.errors import LogClosed, LogPoisoned, SeglogError
 from seglog.format.manifest import Role
+from seglog.policies import Policies
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
 from seglog.topic.broker import Broker
@@ -96,9 +97,17 @@ class AsyncBroker(TopicsAlteredByName, Uncopied):
         topic = self.broker.if_open(name)
         return None if topic is None else self._awaited(topic)
 
-    async def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> AsyncTopic:
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        config: LogConfig | None = None,
+        policies: Policies | None = None,
+    ) -> AsyncTopic:
         """Create a topic durably and return it; as Broker.create_topic."""
-        return self._awaited(await self._run(self.broker.create_topic, name, partitions=partitions, config=config))
+        create = partial(self.broker.create_topic, name, partitions=partitions, config=config, policies=policies)
+        return self._awaited(await self._run(create))
 
     async def add_partitions(self, name: str, partitions: int) -> None:
         """Raise the number of a topic's partitions, durably; as Broker.add_partitions."""

@@ -23,6 +23,7 @@ from seglog.deprecated import AlteredByName
 from seglog.errors import LogClosed
 from seglog.log.appends.group import Draft
 from seglog.log.staging import StagedSegment
+from seglog.policies import Policies
 from seglog.record import Header, Record, Timestamp
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
@@ -58,6 +59,7 @@ class AsyncTopic(AlteredByName, Uncopied):
         *,
         partitions: int,
         config: LogConfig | None = None,
+        policies: Policies | None = None,
         name: str | None = None,
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
@@ -71,6 +73,7 @@ class AsyncTopic(AlteredByName, Uncopied):
         """Create a topic and open it for writing; as Topic.create. A cancelled call leaves it closed."""
         options: dict[str, Any] = {
             "config": config,
+            "policies": policies,
             "name": name,
             "clock": clock,
             "once_window": once_window,
@@ -143,6 +146,11 @@ class AsyncTopic(AlteredByName, Uncopied):
     def id(self) -> str:
         """The topic's identity: 32 hex digits, random, set at its creation."""
         return self.topic.id
+
+    @property
+    def policies(self) -> Policies:
+        """What the topic wants of requests; as Topic.policies."""
+        return self.topic.policies
 
     @property
     def partitions(self) -> int:

@@ -30,6 +30,7 @@ from seglog.replication.source import FETCH_BYTES, Fetched, Held, LocalSource, L
 from seglog.storage import Subdirectory
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
+from seglog.topic.layout.description import Description
 from seglog.topic.layout.root import OFFSETS, lock_to_write
 from seglog.topic.repair.discover import logs_of, site_at
 
@@ -132,12 +133,21 @@ def _places(root: Storage, archive: ArchiveStorage, resources: ExitStack) -> Ite
         topic.make([])
         lock = creation.lock_topic(topic)
         resources.callback(lock.release)
+        _take_policies(topic, known)
         for number in range(known.partitions):
             name = f"{directory}/{number}".strip("/")
             if name in commit.logs:
                 yield name, creation.partition_of(topic, number, lock.tree), (known.id, number)
         if not topic_json.is_topic(topic):
             topic_json.write(topic, known)
+
+
+def _take_policies(topic: Storage, archived: Description) -> None:
+    """Give a copy the archived policies, if it has those of its logs, which lose them by what is copied next."""
+    if archived.policies is not None and topic_json.is_topic(topic):
+        stored = topic_json.read(topic)
+        if stored.policies is None:
+            topic_json.write(topic, replace(stored, policies=archived.policies))
 
 
 def _fill(source: Storage, target: Storage, home: Home | None, clock: Clock) -> int:

@@ -1,4 +1,4 @@
-"""The options that make a log's config: one for each setting, from the table of settings.
+"""The options that make a log's config and a topic's policies: one for each setting, from the table of settings.
 
 Only `config_from` opens a log, to read the stored config and change only the fields that were given.
 """
@@ -15,10 +15,13 @@ from seglog.cli.frame import Args, Option, option
 from seglog.cli.options import dest
 from seglog.config import LogConfig, Retention
 from seglog.errors import LogNotFound
+from seglog.fields import Fields
+from seglog.policies import Policies
 from seglog.settings import Declared, Kind, Scope, declared
 from seglog.terminal.units import parse_count, parse_duration, parse_size, typed_duration, typed_size
 
-_RETENTION = "retention"
+_RETENTION, _POLICIES = "retention", "policies"
+_PARTS: dict[str, type] = {_RETENTION: Retention, _POLICIES: Policies}
 _UNITS = "(SIZE as 512, 64MiB, 1GB; DURATION as 90s, 15m, 7d)"
 _HEADINGS = {
     Scope.STORAGE: f"Storage {_UNITS}",
@@ -33,7 +36,7 @@ _NONE = object()
 
 
 class _Field(NamedTuple):
-    """A field of LogConfig, or of its retention: path: retention.age."""
+    """A field of LogConfig, of its retention, or of policies: path: retention.age."""
 
     path: str
     one: Declared
@@ -72,8 +75,9 @@ _PARSERS: dict[Kind, tuple[Callable[[str], object], str]] = {
 def _fields() -> Iterator[_Field]:
     for name, one in declared(LogConfig).items():
         yield _Field(name, one)
-    for name, one in declared(Retention).items():
-        yield _Field(f"{_RETENTION}.{name}", one)
+    for part, kind in _PARTS.items():
+        for name, one in declared(kind).items():
+            yield _Field(f"{part}.{name}", one)
 
 
 FIELDS = tuple(_fields())
@@ -85,7 +89,16 @@ _BY_PATH = {field.path: field.one for field in FIELDS}
 
 def config_options() -> list[Option]:
     """Return the options of a log's config."""
-    return list(_options(FIELDS, {**_HEADINGS, Scope.STORAGE: _NEW_HEADING, Scope.RETENTION: _NEW_HEADING}))
+    return _new_options(field for field in FIELDS if not field.path.startswith(f"{_POLICIES}."))
+
+
+def topic_options() -> list[Option]:
+    """Return the options of a topic: of the config of its logs, and of its policies."""
+    return _new_options(FIELDS)
+
+
+def _new_options(chosen: Iterable[_Field]) -> list[Option]:
+    return list(_options(chosen, {**_HEADINGS, Scope.STORAGE: _NEW_HEADING, Scope.RETENTION: _NEW_HEADING}))
 
 
 def alter_options() -> list[Option]:
@@ -147,16 +160,19 @@ def typed(one: Declared, value: Any) -> str:
 
 
 def config_given(args: Args) -> dict[str, object]:
-    """Return the config fields that were given; those of the retention as `retention.age`."""
+    """Return the fields that were given; those of the retention as `retention.age`."""
     given = ((field.path, getattr(args, field.dest, None)) for field in FIELDS)
     return {path: None if value is _NONE else value for path, value in given if value is not None}
 
 
 def changes_given(args: Args) -> dict[str, Any]:
-    """Return the config fields that were given, as `LogConfig.altered` takes them."""
-    given = config_given(args)
-    kept = {path.partition(".")[2]: given.pop(path) for path in list(given) if "." in path}
-    return given | ({_RETENTION: Retention(**kept)} if kept else {})  # type: ignore[arg-type] # it checks them
+    """Return the fields that were given, as `Topic.alter` takes them."""
+    found: dict[str, Any] = {}
+    parts: dict[str, dict[str, Any]] = {}
+    for path, value in config_given(args).items():
+        part, _, name = path.rpartition(".")
+        (parts.setdefault(part, {}) if part else found)[name] = value
+    return found | {part: _PARTS[part](**values) for part, values in parts.items()}
 
 
 def config_from(args: Args) -> LogConfig | None:
@@ -170,6 +186,7 @@ def config_from(args: Args) -> LogConfig | None:
 def config_over(args: Args, stored_config: Callable[[], LogConfig]) -> LogConfig | None:
     """Return what `stored_config` returns with what the options change in it, or None where they change nothing."""
     said = changes_given(args)
+    said.pop(_POLICIES, None)
     if not said:
         return None
     stored = stored_config()
@@ -199,11 +216,11 @@ def changed_options(config: LogConfig) -> dict[str, str]:
     )
 
 
-def changed_retention(retention: Retention) -> dict[str, str]:
-    """Return the same of a retention."""
-    return _changed(retention, Retention())
+def changed_part(part: Retention | Policies) -> dict[str, str]:
+    """Return the same of a retention, or of policies."""
+    return _changed(part, type(part)())
 
 
-def _changed(config: LogConfig | Retention, default: LogConfig | Retention) -> dict[str, str]:
+def _changed(config: Fields, default: Fields) -> dict[str, str]:
     values = {name: (getattr(config, name), one) for name, one in declared(type(config)).items()}
     return {name: typed(one, value) for name, (value, one) in values.items() if value != getattr(default, name)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from seglog.cli.frame import Args
@@ -15,6 +16,7 @@ from seglog.cli.location import client_at
 from seglog.cli.open_broker import changing, looking
 from seglog.config import LogConfig
 from seglog.errors import GroupConflict, InvalidArgument, SeglogError
+from seglog.policies import Policies
 from seglog.terminal.exits import message_of
 from seglog.terminal.units import format_count
 from seglog.topic.figures import figures_of
@@ -42,7 +44,7 @@ class Root(Protocol):
     def config(self, name: str) -> LogConfig:
         """Return a topic's config. TopicNotFound."""
 
-    def create(self, name: str, partitions: int, config: LogConfig | None) -> Facts:
+    def create(self, name: str, partitions: int, config: LogConfig | None, policies: Policies | None) -> Facts:
         """Create a topic."""
 
     def alter(self, name: str, changes: Mapping[str, Any]) -> Facts:
@@ -134,8 +136,8 @@ class LocalRoot:
     def config(self, name: str) -> LogConfig:
         return self._broker.topic(name).partition(0).config
 
-    def create(self, name: str, partitions: int, config: LogConfig | None) -> Facts:
-        return figures_of(self._broker.create_topic(name, partitions=partitions, config=config))
+    def create(self, name: str, partitions: int, config: LogConfig | None, policies: Policies | None) -> Facts:
+        return figures_of(self._broker.create_topic(name, partitions=partitions, config=config, policies=policies))
 
     def alter(self, name: str, changes: Mapping[str, Any]) -> Facts:
         self._broker.alter_topic(name, **changes)
@@ -195,8 +197,9 @@ class RemoteRoot:
     def config(self, name: str) -> LogConfig:
         return self._client.topic(name).info().config
 
-    def create(self, name: str, partitions: int, config: LogConfig | None) -> Facts:
-        return _remote_facts(self._client.create_topic(name, partitions=partitions, config=config).info())
+    def create(self, name: str, partitions: int, config: LogConfig | None, policies: Policies | None) -> Facts:
+        made = self._client.create_topic(name, partitions=partitions, config=config, policies=policies)
+        return _remote_facts(made.info())
 
     def alter(self, name: str, changes: Mapping[str, Any]) -> Facts:
         return _remote_facts(self._client.alter_topic(name, **changes))
@@ -240,6 +243,7 @@ def _remote_facts(info: TopicInfo) -> Facts:
         "records": info.records,
         "bytes": info.bytes,
         "retention": config["retention"],
+        "policies": asdict(info.policies),
         "config": config,
     }
     return {**facts, "unknown": dict(info.unknown)} if info.unknown else facts

@@ -20,6 +20,7 @@ from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.client.topic import RemoteTopic
 from seglog.config import Expose, LogConfig
 from seglog.deprecated import TopicsAlteredByName
+from seglog.policies import Policies
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.topic.groups import GroupState
 from seglog.topic.groups.position import Start
@@ -102,14 +103,21 @@ class Client(TopicsAlteredByName, Uncopied):
         """Return the topics that the server cannot open, e.g. damaged ones: name -> reason."""
         return self._call(topic_calls.failed_topics())
 
-    def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> RemoteTopic:
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        config: LogConfig | None = None,
+        policies: Policies | None = None,
+    ) -> RemoteTopic:
         """Create a topic and return it.
 
         Raises:
             TopicExists: there is a topic of this name.
             InvalidArgument: the name or number of partitions is invalid.
         """
-        self._call(topic_calls.create_topic(name, partitions, config))
+        self._call(topic_calls.create_topic(name, partitions, config, policies))
         return self.topic(name)
 
     def topic(
@@ -140,7 +148,8 @@ class Client(TopicsAlteredByName, Uncopied):
 
         Args:
             name: The topic's name.
-            changes: As of `Log.alter`, such as segment_age=60 or retention=Retention(age=3600).
+            changes: As of `Topic.alter`, such as segment_age=60, retention=Retention(age=3600) or
+                policies=Policies(copies=1).
 
         Raises:
             TopicNotFound: there is no such topic.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from seglog.config import Expose, LogConfig, Retention
 from seglog.format.cuts import Cuts
 from seglog.log.history import KNOWN, Snapshot, Trace, files_in
+from seglog.policies import Policies, parted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +28,7 @@ class TopicInfo:
     """A topic. id: 32 hex digits, random, set at its creation; records, bytes: of all partitions together.
 
     unknown: the settings of a server of a newer version that this one does not know: name -> value.
+    policies: what it wants of requests.
     """
 
     name: str
@@ -36,6 +38,7 @@ class TopicInfo:
     bytes: int
     config: LogConfig
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    policies: Policies = field(default_factory=Policies)
 
     @property
     def retention(self) -> Retention:
@@ -46,8 +49,10 @@ class TopicInfo:
     def from_json(cls, values: dict[str, Any]) -> TopicInfo:
         """Parse a topic as the server reports it."""
         config, unknown = LogConfig.from_any_version({**values["config"], "retention": values["retention"]})
+        given = values.get("policies", parted(values["retention"])[1])  # in the retention: an earlier version
+        policies, unknown_policies = Policies.from_any_version(given)
         figures = {name: values[name] for name in ("name", "id", "partitions", "records", "bytes")}
-        return cls(**figures, config=config, unknown=unknown)
+        return cls(**figures, config=config, policies=policies, unknown=unknown | unknown_policies)
 
 
 class Bounds(NamedTuple):

@@ -1,4 +1,4 @@
-"""Topic configs by Kafka's names, as text <-> `LogConfig`. Pure.
+"""Topic configs by Kafka's names, as text <-> `LogConfig` and `Policies`. Pure.
 
 Most are a setting of seglog under another name: the declared setting has their bounds, default and meaning. The others
 have no effect here: they are checked as Kafka checks them, and accepted.
@@ -10,11 +10,15 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seglog.config import LogConfig, Retention
 from seglog.errors import ConfigError
+from seglog.policies import Policies
 from seglog.settings import MAX_INT64, MAX_SECONDS, Declared, Kind, declared
+
+if TYPE_CHECKING:
+    from seglog.topic.topic import Topic
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 COMPACT, DELETE = "compact", "delete"
@@ -28,7 +32,30 @@ NO_CODEC = frozenset({"producer", "gzip", "snappy"})
 """Values of compression.type that are accepted without effect: segments have no such codec."""
 MAX_INT32 = 2**31 - 1
 _NEVER = -1
-_DECLARED = {"": declared(LogConfig), "retention": declared(Retention)}
+_DECLARED = {"": declared(LogConfig), "retention": declared(Retention), "policies": declared(Policies)}
+
+
+class TopicConfig(NamedTuple):
+    """What a topic has: the config of its partitions, and its policies."""
+
+    log: LogConfig
+    policies: Policies
+
+    @classmethod
+    def of(cls, topic: Topic) -> TopicConfig:
+        """Return what a topic has now."""
+        return cls(topic.partition(0).config, topic.policies)
+
+    def part(self, place: str) -> LogConfig | Retention | Policies:
+        """Return what has the settings of a place: retention, policies, or "" for those of the log."""
+        if place == "policies":
+            return self.policies
+        return self.log.retention if place == "retention" else self.log
+
+    def changes_to(self, other: TopicConfig) -> dict[str, Any]:
+        """Return what `Topic.alter` needs to make another one of this."""
+        changes = self.log.changes_to(other.log)
+        return changes if self.policies == other.policies else {**changes, "policies": other.policies}
 
 
 @dataclass(frozen=True)
@@ -81,10 +108,10 @@ class Ignored:
 
 @dataclass(frozen=True)
 class Setting:
-    """A config of Kafka that is a setting of `LogConfig`. Kafka gives durations in milliseconds.
+    """A config of Kafka that is a setting of a topic. Kafka gives durations in milliseconds.
 
     Args:
-        path: The setting: segment_age, or retention.age.
+        path: The setting: segment_age, retention.age, or policies.copies.
         type: As Kafka numbers them.
         none: The number that stands for None.
         plus: By how much Kafka's number is greater.
@@ -124,12 +151,12 @@ class Setting:
         most = min(setting.most, MAX_INT64 - self.plus) + self.plus
         return Range(setting.least + self.plus, most, self.none)
 
-    def value(self, config: LogConfig) -> Any:
+    def value(self, config: TopicConfig) -> Any:
         """Return its value in a config."""
         place, _, name = self.path.rpartition(".")
-        return getattr(getattr(config, place) if place else config, name)
+        return getattr(config.part(place), name)
 
-    def shown(self, config: LogConfig) -> str:
+    def shown(self, config: TopicConfig) -> str:
         """Return its value in a config as Kafka's text."""
         return self.text(self.value(config))
 
@@ -168,8 +195,8 @@ class Setting:
 class _Limit(Setting):
     """A limit of retention: without compaction Kafka knows none that does not apply."""
 
-    def shown(self, config: LogConfig) -> str:
-        kept = config.retention
+    def shown(self, config: TopicConfig) -> str:
+        kept = config.log.retention
         return self.text(None if kept.expire is False and not kept.compact else self.value(config))
 
 
@@ -177,8 +204,8 @@ class _Limit(Setting):
 class _Policy(Setting):
     """`compact` and whether the limits apply, as one text."""
 
-    def shown(self, config: LogConfig) -> str:
-        retention = config.retention
+    def shown(self, config: TopicConfig) -> str:
+        retention = config.log.retention
         if not retention.compact:
             return DELETE
         has_limits = retention.age is not None or retention.bytes is not None
@@ -201,15 +228,15 @@ SETTINGS: dict[str, Setting] = {
     "flush.messages": Setting("flush_records", none=MAX_INT64),
     "flush.ms": Setting("flush_interval", none=MAX_INT64),
     LAG: Setting("retention.max_compaction_lag", none=MAX_INT64),
-    MESSAGE_BYTES: Setting("retention.batch_bytes", INT, none=_NEVER),
-    "message.timestamp.after.max.ms": Setting("retention.timestamp_ahead", none=MAX_INT64),
-    "message.timestamp.before.max.ms": Setting("retention.timestamp_behind", none=MAX_INT64),
+    MESSAGE_BYTES: Setting("policies.batch_bytes", INT, none=_NEVER),
+    "message.timestamp.after.max.ms": Setting("policies.timestamp_ahead", none=MAX_INT64),
+    "message.timestamp.before.max.ms": Setting("policies.timestamp_behind", none=MAX_INT64),
     "message.timestamp.type": Setting(
-        "retention.timestamps", STRING, texts={"CreateTime": "given", "LogAppendTime": "server"}
+        "policies.timestamps", STRING, texts={"CreateTime": "given", "LogAppendTime": "server"}
     ),
     "min.cleanable.dirty.ratio": Setting("retention.min_dirty_ratio", DOUBLE),
     MIN_LAG: Setting("retention.min_compaction_lag"),
-    "min.insync.replicas": Setting("retention.copies", INT, plus=1),
+    "min.insync.replicas": Setting("policies.copies", INT, plus=1),
     "retention.bytes": _Limit("retention.bytes", none=_NEVER),
     "retention.ms": _Limit("retention.age", none=_NEVER),
     "segment.bytes": Setting("segment_bytes", INT),
@@ -240,32 +267,32 @@ IGNORED: dict[str, Ignored] = {
 """The configs of a topic of Kafka 4.3.1 that have no effect here."""
 
 
-def values_of(config: LogConfig) -> dict[str, str]:
+def values_of(config: TopicConfig) -> dict[str, str]:
     """Return every setting of a config. max.message.bytes is -1 if the topic has no limit of its own."""
     return {name: setting.shown(config) for name, setting in SETTINGS.items()}
 
 
-NEW = LogConfig(retention=Retention(timestamp_ahead=3600.0, age_from="records"))
-"""The config of a topic that a client of Kafka creates, without a config of its own: what Kafka does."""
+NEW = TopicConfig(LogConfig(retention=Retention(age_from="records")), Policies(timestamp_ahead=3600.0))
+"""What has a topic that a client of Kafka creates, without a config of its own: what Kafka does."""
 
 DEFAULTS = values_of(NEW)
 
 
-def deletes(config: LogConfig) -> bool:
+def deletes(config: TopicConfig) -> bool:
     """Whether cleanup.policy has delete: only then clients may delete records."""
     return DELETE in SETTINGS[POLICY].shown(config)
 
 
-def most_bytes(config: LogConfig, server: int) -> int:
+def most_bytes(policies: Policies, server: int) -> int:
     """Return the most bytes of a batch: the topic's limit within that of the server."""
-    given = config.retention.batch_bytes
+    given = policies.batch_bytes
     return server if given is None else min(given, server)
 
 
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def changed(config: LogConfig, changes: Mapping[str, str | None], *, is_new: bool) -> LogConfig:
+def changed(config: TopicConfig, changes: Mapping[str, str | None], *, is_new: bool) -> TopicConfig:
     """Return a config with changes; None: the default.
 
     Args:
@@ -304,7 +331,7 @@ def _effective(name: str, given: str | None) -> Collection[str]:
     raise ConfigError(f"there is no config {name!r}; docs/kafka.md lists those that exist")
 
 
-def _limit(config: LogConfig, name: str, wanted: Mapping[str, str], present: Mapping[str, str]) -> Any:
+def _limit(config: TopicConfig, name: str, wanted: Mapping[str, str], present: Mapping[str, str]) -> Any:
     """Return the limit that is wanted; the present one exactly, if that is not changed and Kafka's clients see it."""
     setting = SETTINGS[name]
     if name in wanted:
@@ -322,13 +349,17 @@ def _limits(texts: Mapping[str, str], limits: Mapping[str, Any]) -> dict[str, An
     return {**limits, POLICY: COMPACT in policy, "retention.expire": None if implied else expires}
 
 
-def _with_values(config: LogConfig, values: Mapping[str, Any]) -> LogConfig:
+def _with_values(config: TopicConfig, values: Mapping[str, Any]) -> TopicConfig:
     """Return a config with other values. values: path -> value."""
-    kept = {path.partition(".")[2]: value for path, value in values.items() if "." in path}
-    own = {path: value for path, value in values.items() if "." not in path}
+    by_place: dict[str, dict[str, Any]] = {place: {} for place in _DECLARED}
+    for path, value in values.items():
+        place, _, name = path.rpartition(".")
+        by_place[place][name] = value
+    own = by_place[""]
     if "segment_bytes" in own:
         own["segment_overflow_bytes"] = None  # its default
-    return replace(config, **own, retention=replace(config.retention, **kept))
+    log = replace(config.log, **own, retention=replace(config.log.retention, **by_place["retention"]))
+    return TopicConfig(log, replace(config.policies, **by_place["policies"]))
 
 
 def checked(changes: Mapping[str, str | None], most_bytes: int) -> Mapping[str, str | None]:

@@ -203,10 +203,15 @@ class CopyWriter:
         """Delete the segments before `offset`, which the leader has deleted; return how many."""
         return self._live.drop_before(offset)
 
+    @property
+    def retention(self) -> Retention:
+        """The retention that the copy has."""
+        return self._live.config.retention
+
+    @change
     def retain(self, retention: Retention) -> None:
         """Take the leader's retention."""
-        if self._live.config.retention != retention:
-            self.log.alter(retention=replace(retention))
+        self._live.configure(replace(self._live.config, retention=retention))
 
 
 def _length_of_long(window: Window, available: int, records: EncodedRecords) -> int:

@@ -411,6 +411,9 @@ class Log(AlteredByName, FollowedLog):
     def _keep_files(self) -> None:
         """Keep all files open from now on: the directory will be moved or removed while readers continue."""
 
+    def _forget_moved(self) -> None:
+        """Store the config without the policies of a topic that an earlier version stored in it, if it has any."""
+
     @abstractmethod
     def remove(self) -> None:
         """Close the log and remove its directory with all content."""

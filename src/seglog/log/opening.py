@@ -374,7 +374,7 @@ class _Opening:
 
     def _create(self) -> Manifest:
         """Create directory and first store, both synced, then the manifest: from then on the log exists."""
-        config = self.config or LogConfig()
+        config = (self.config or LogConfig()).without_moved()
         seed = self.seed or Seed(
             log_id=secrets.randbits(64), start=config.initial_offset, config=config, history={"epoch": 0}
         )

@@ -391,6 +391,12 @@ class LogWriter(MirroredLog):
         self._take(live.config)
 
     @change
+    def _forget_moved(self) -> None:
+        """Forget policies that the topic has now; see Log._forget_moved."""
+        live = self._state.live
+        live.configure(live.config.without_moved())
+
+    @change
     def repair(self, progress: Progress | None = None) -> RepairReport:
         """Move damage to quarantine/ and continue; see Log.repair."""
         from seglog.log.repair.repair import Repair  # noqa: PLC0415 - an operator's call

@@ -131,7 +131,7 @@ class BrokerMirror:
             with suppress(LogNotFound, TopicNotFound):  # it was deleted meanwhile
                 if mirror is None and present is not None:
                     self.topics[name] = self._mirror(name, present)
-                elif mirror is not None and present is not None and present.partitions > len(mirror.logs):
+                elif mirror is not None and present is not None:
                     mirror.follow(present)
         self._looked_at = time.monotonic()
 

@@ -16,7 +16,7 @@ from seglog.clock import Clock, checked_clock, system_clock
 from seglog.errors import CopyStopped, SeglogError
 from seglog.log.log import Log
 from seglog.log.opening import storage_at
-from seglog.replication.broker_mirror import BrokerMirror
+from seglog.replication.broker_mirror import LOOK_SECONDS, BrokerMirror
 from seglog.replication.log_mirror import Lag, LogMirror
 from seglog.replication.places import LocalPlace
 from seglog.replication.rest import Rest
@@ -94,6 +94,8 @@ class Mirror(Uncopied):
             name = f"{socket.gethostname()}:{storage.path}"[-MOST_NAME:]
             kept = {"restart": restart, "pin": pin, "name": name, "clock": clock}
             self._broker: BrokerMirror | None = None
+            self._topic: TopicMirror | None = None
+            self._looked_at = float("-inf")
             self._logs: dict[Partition, LogMirror] = {}
             if self._source.kind == "broker":
                 self._broker = BrokerMirror(self._source, storage, **kept)  # type: ignore[arg-type] # as above
@@ -101,9 +103,9 @@ class Mirror(Uncopied):
             elif self._source.kind == "topic":
                 known = self._source.topics()[""]
                 assert known is not None  # noqa: S101 - a standalone topic that cannot be read raises
-                topic = TopicMirror(self._source, "", known, storage, **kept)  # type: ignore[arg-type] # as above
-                resources.callback(topic.close)
-                self._logs = {(known.name, number): log for number, log in topic.logs.items()}
+                self._topic = TopicMirror(self._source, "", known, storage, **kept)  # type: ignore[arg-type] # as above
+                resources.callback(self._topic.close)
+                self._follow_topic()
             else:
                 log = self._source.log("", 0)
                 resources.callback(log.close)
@@ -162,6 +164,10 @@ class Mirror(Uncopied):
         if self._broker is not None:
             return self._broker.step(self._rest)
         copied, failed = 0, []
+        try:
+            self._follow_topic()
+        except SeglogError as error:
+            failed.append(error)
         for place, log in self._logs.items():
             try:
                 copied += self._rest.step(place, log)
@@ -191,6 +197,16 @@ class Mirror(Uncopied):
         if self.failures:
             raise next(iter(self.failures.values()))
         return copied
+
+    def _follow_topic(self) -> None:
+        """Follow the partitions and policies of a single topic."""
+        if self._topic is None or time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        known = self._source.topics()[""]
+        assert known is not None  # noqa: S101 - a standalone topic that cannot be read raises
+        self._topic.follow(known)
+        self._logs = {(known.name, number): log for number, log in self._topic.logs.items()}
+        self._looked_at = time.monotonic()
 
     @property
     def failures(self) -> dict[Partition, SeglogError]:

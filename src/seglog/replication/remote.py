@@ -25,10 +25,16 @@ from seglog.topic.layout.places import Partition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seglog.client.models import TopicInfo
+
 T = TypeVar("T")
 
 RETRIES = 8
 ATTEMPTS = 16  # at a long record whose segment was rewritten while it was fetched in pieces
+
+
+def _described(one: TopicInfo) -> Description:
+    return Description(one.name, one.partitions, one.id, policies=one.policies)
 
 
 class RemotePlace:
@@ -52,10 +58,9 @@ class RemotePlace:
     def topics(self) -> dict[str, Description | None]:
         """Return the present topics by name, a single one as ""; None for one that the server cannot open."""
         if self._topic is not None:
-            one = self.client.topic(self._topic).info()
-            return {"": Description(one.name, one.partitions, one.id)}
+            return {"": _described(self.client.topic(self._topic).info())}
         unknown = dict.fromkeys(self.client.failed_topics())  # first: one that is repaired meanwhile is in both
-        return unknown | {one.name: Description(one.name, one.partitions, one.id) for one in self.client.topics()}
+        return unknown | {one.name: _described(one) for one in self.client.topics()}
 
     def log(self, topic: str, partition: int) -> LogSource:
         """Return the log of a partition; see SourcePlace.log."""

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from seglog.clock import Clock
 from seglog.errors import CopyDiverged
 from seglog.log.catalog import read_manifest
+from seglog.log.log import Log
+from seglog.policies import Policies
 from seglog.replication.log_mirror import LogMirror
 from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import creation
@@ -48,12 +51,16 @@ class TopicMirror:
             lock = creation.lock_topic(target)
             resources.callback(lock.release)
             self._tree = lock.tree
+            self._stored = topic_json.read(target) if topic_json.is_topic(target) else None
             self._resources = resources
             self.follow(description)
             self._resources = resources.pop_all()
 
     def follow(self, description: Description) -> None:
-        """Copy the partitions that the source has and the copy has not: all of them at first, then those added."""
+        """Copy the partitions that the source has and the copy has not: all of them at first, then those added.
+
+        And take its policies.
+        """
         added: dict[int, LogMirror] = {}
         with ExitStack() as resources:
             for number in range(len(self.logs), description.partitions):
@@ -62,12 +69,24 @@ class TopicMirror:
                 place = creation.partition_of(self._target, number, self._tree)
                 added[number] = LogMirror(log, place, home=(description.id, number), **self._options)
                 resources.callback(added[number].close)
-            stored = topic_json.read(self._target).partitions if topic_json.is_topic(self._target) else 0
-            if stored < description.partitions:
-                topic_json.write(self._target, description.while_altering(None))
+            logs = {**self.logs, **added}
+            self._describe(description, [logs[number].log for number in sorted(logs)])
             self._resources.enter_context(resources.pop_all())
-        self.description = description
-        self.logs = {**self.logs, **added}
+        self.description, self.logs = description, logs
+
+    def _describe(self, theirs: Description, logs: list[Log]) -> None:
+        """Write topic.json, once the copy has all partitions of the source, unless it is there.
+
+        It has the policies that a source of an earlier version has in its logs, before these lose them.
+        """
+        policies = theirs.policies or logs[0].config.retention._moved or Policies()
+        partitions = max(len(logs), 0 if self._stored is None else self._stored.partitions)
+        wanted = replace(theirs, altering=None, partitions=partitions, policies=policies)
+        if all(log.config.retention._moved is None for log in logs):
+            wanted = wanted.settled(policies)
+        if wanted != self._stored:
+            topic_json.write(self._target, wanted)
+            self._stored = wanted
 
     def close(self) -> None:
         """Close all partitions; all are closed even if one fails."""

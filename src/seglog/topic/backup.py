@@ -10,6 +10,7 @@ import errno
 import os
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 from seglog.errors import InvalidArgument, LogLocked
 from seglog.log.backup import BackupReport, LogBackup, destination_at
@@ -105,6 +106,7 @@ def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
             for number, place in places.items()
         ]
         views = consistent_views(source, logs, known)
+        known = replace(known, policies=description.read(source).policies)  # after the views: see opening.policies_of
         target.make([])
         copies = [
             resources.enter_context(LogBackup(places[number], view, Subdirectory(target, str(number)), share=share))
@@ -112,6 +114,10 @@ def _topic(source: Storage, target: Storage, *, share: bool) -> BackupReport:
         ]
         for copy in copies:
             copy.bring()
+        if description.is_topic(target):  # first: the logs may lose the policies that an earlier version gave them
+            stored = description.read(target)
+            if stored.policies != known.policies:
+                description.write(target, replace(stored, policies=known.policies))
         for copy in copies:  # without delay: a crash in between leaves partitions of two moments
             report += copy.commit()
     if not description.is_topic(target) or description.read(target) != known:
@@ -147,7 +153,7 @@ def _unfinished(topic: Storage, known: Description | None) -> str:
         if name.endswith(".json"):
             return f"a batch ({name})"
     present = description.read(topic)
-    changes = present.altering is not None if known is None else present != known
+    changes = present.altering is not None if known is None else present != replace(known, policies=present.policies)
     return "a change of its partitions or settings" if changes else ""
 
 

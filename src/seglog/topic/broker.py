@@ -45,6 +45,7 @@ from seglog.log.locks.wait import patiently
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
 from seglog.log.opening import check_expose, check_leads, storage_at
+from seglog.policies import Policies
 from seglog.record import checked_text
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
@@ -194,13 +195,21 @@ class Broker(TopicsAlteredByName, Inheritable, Uncopied):
         return None if self._mode == "r" else self._topics.if_open(name)
 
     @_closes
-    def create_topic(self, name: str, *, partitions: int = 1, config: LogConfig | None = None) -> Topic:
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        config: LogConfig | None = None,
+        policies: Policies | None = None,
+    ) -> Topic:
         """Create a topic durably and return it.
 
         Args:
             name: The topic's name.
             partitions: 1 to 10,000.
             config: The config of every partition.
+            policies: What the topic wants of requests.
 
         Raises:
             TopicExists: there is a topic of this name.
@@ -220,6 +229,7 @@ class Broker(TopicsAlteredByName, Inheritable, Uncopied):
                     self._topics.at(name),
                     partitions=partitions,
                     config=config,
+                    policies=policies,
                     clock=self._clock,
                     archive=self._topics.archive_of(name),
                 )
@@ -263,7 +273,7 @@ class Broker(TopicsAlteredByName, Inheritable, Uncopied):
 
     @_closes
     def alter_topic(self, /, name: str, **changes: Any) -> None:
-        """Change settings of every partition of a topic by one commit; see Topic.alter.
+        """Change policies of a topic and settings of its partitions by one commit; see Topic.alter.
 
         Raises:
             TopicNotFound: there is no such topic.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def figures_of(topic: Topic) -> dict[str, Any]:
-    """Return name, id, partitions, records, bytes, retention and config; records and bytes of all partitions together.
+    """Return name, id, partitions, records, bytes, retention, policies and config; records and bytes of all partitions
+    together.
 
     The config contains the retention as well.
     """
@@ -22,5 +24,6 @@ def figures_of(topic: Topic) -> dict[str, Any]:
         "records": sum(segment.records for log in logs for segment in log.segments),
         "bytes": sum(log.size for log in logs),
         "retention": config["retention"],
+        "policies": asdict(topic.policies),
         "config": config,
     }

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from seglog.clock import Clock
-from seglog.config import Expose, LogConfig, changes_from_json, changes_to_json
+from seglog.config import Expose, LogConfig, Retention, changes_from_json, changes_to_json
 from seglog.errors import LogFenced, StorageError
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
 from seglog.log.opening import open_partition, storage_at
-from seglog.record import checked_text
+from seglog.policies import Policies
+from seglog.record import checked_kind, checked_text
 from seglog.storage import Storage
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
@@ -23,6 +24,13 @@ from seglog.topic.layout.description import Description
 from seglog.topic.layout.names import refuse_reserved
 
 Mode = Literal["a", "r"]
+
+
+@dataclass(slots=True)
+class Rules:
+    """The policies that a topic has now, for all who have it open in this process."""
+
+    policies: Policies
 
 
 class Parts(NamedTuple):
@@ -34,12 +42,14 @@ class Parts(NamedTuple):
     logs: list[Log]
     resources: ExitStack
     tree: TreeLock | None
+    rules: Rules
 
 
 def create_parts(
     path: str | os.PathLike[str] | Storage,
     partitions: int,
     config: LogConfig | None,
+    policies: Policies | None,
     name: str | None,
     clock: Clock,
 ) -> Parts:
@@ -49,20 +59,21 @@ def create_parts(
     creation.check_partitions(partitions)
     refuse_reserved(shown.resolve().name)
     name = None if name is None else checked_text(name, "name")
+    given = checked_kind(Policies() if policies is None else policies, Policies, "policies").over(_moved_of(config))
     is_made = creation.make_directory(root)
     try:
         with ExitStack() as resources:
             lock = creation.lock_topic(root)
             resources.callback(lock.release)
             creation.clear_directory(root, lock.tree)
-            description = topic_json.Description.new(name or shown.resolve().name, partitions)
+            description = topic_json.Description.new(name or shown.resolve().name, partitions, given)
             places = [creation.partition_of(root, number, lock.tree) for number in range(partitions)]
             logs = [
                 resources.enter_context(open_partition(place, (description.id, number), config, clock=clock))
                 for number, place in enumerate(places)
             ]
             _commit(root, description)
-            return Parts(shown, root, description, logs, resources.pop_all(), lock.tree)
+            return Parts(shown, root, description, logs, resources.pop_all(), lock.tree, Rules(given))
     except Exception as error:
         creation.abandon(root, error, is_made=is_made)
         raise
@@ -86,10 +97,11 @@ def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expos
             )
             for number, place in enumerate(places)
         ]
-        if mode == "a" and description.altering is not None:
+        rules = Rules(policies_of(description, logs))
+        if mode == "a" and _is_unsettled(description, logs):
             with suppress(StorageError, LogFenced):  # such as a full disk; the next opening tries again
-                description = _finish_altering(root, description, logs)
-        return Parts(shown, root, description, logs, resources.pop_all(), tree)
+                description = _settle(root, description, logs)
+        return Parts(shown, root, description, logs, resources.pop_all(), tree, rules)
 
 
 def add_parts(parts: Parts, count: int, config: LogConfig, clock: Clock) -> tuple[list[Log], ExitStack]:
@@ -112,39 +124,86 @@ def add_parts(parts: Parts, count: int, config: LogConfig, clock: Clock) -> tupl
 
 
 def alter_parts(parts: Parts, changes: Mapping[str, Any]) -> None:
-    """Change settings of every log. topic.json has the change until all of them have it; see `open_parts`."""
+    """Change policies of the topic and settings of every log, by one commit.
+
+    That is topic.json, which has the settings until all logs have them; see `open_parts`. For settings alone of a
+    topic with one partition it is the manifest.
+    """
+    changes, wanted = _parted(changes, parts.rules.policies)
     for log in parts.logs:
         log.config.altered(changes)  # an invalid one changes nothing
-    if len(parts.logs) == 1:
+    if len(parts.logs) == 1 and wanted == parts.rules.policies:
         parts.logs[0].alter(**changes)
         return
     for log in parts.logs:
         log.alter()  # raises if it cannot change, as if it is fenced
     stored = topic_json.read(parts.storage)
-    if stored.altering is not None:  # of a call that failed
-        stored = _finish_altering(parts.storage, stored, parts.logs)
+    if _is_unsettled(stored, parts.logs):  # of a call that failed
+        stored = _settle(parts.storage, stored, parts.logs)
     if all(log.config.altered(changes) == log.config for log in parts.logs):
+        changes = {}
+    if not changes and (stored.policies or Policies()) == wanted:
         return  # tools that keep a topic as it is described set the same again and again
-    stored = stored.while_altering(changes_to_json(changes))
+    stored = replace(stored.settled(wanted), altering=changes_to_json(changes) if changes else None)
     topic_json.write(parts.storage, stored)
-    _finish_altering(parts.storage, stored, parts.logs)
+    parts.rules.policies = wanted
+    if changes:
+        _settle(parts.storage, stored, parts.logs)
 
 
-def _finish_altering(root: Storage, stored: Description, logs: Sequence[Log]) -> Description:
-    """Make the change that topic.json has in every log, and remove it from there; return the new description."""
+def _parted(changes: Mapping[str, Any], present: Policies) -> tuple[dict[str, Any], Policies]:
+    """Return what changes in the logs, and the policies of the topic then."""
+    found = dict(changes)
+    policies = checked_kind(found.pop("policies", Policies()), Policies, "policies")
+    retention = found.get("retention")
+    if isinstance(retention, Retention) and retention._moved is not None:
+        present = retention._moved.over(present)
+        if not retention.given():
+            del found["retention"]
+    return found, policies.over(present)
+
+
+# --- what a crash, or an earlier version, left ------------------------------------------------------------------------
+
+
+def policies_of(stored: Description, logs: Sequence[Log]) -> Policies:
+    """Return the policies of a topic: those of topic.json, or those that an earlier version stored with its logs."""
+    if stored.policies is not None:
+        return stored.policies
+    present = logs[0].config.retention._moved or Policies()
+    altering = changes_from_json(stored.altering or {}).get("retention")
+    return present if altering is None or altering._moved is None else altering._moved.over(present)
+
+
+def _is_unsettled(stored: Description, logs: Sequence[Log]) -> bool:
+    return stored.altering is not None or any(log.config.retention._moved is not None for log in logs)
+
+
+def _settle(root: Storage, stored: Description, logs: Sequence[Log]) -> Description:
+    """Make the change that topic.json has in every log, take the policies that an earlier version stored there, and
+    return the new description. A crash at any moment leaves the same policies: topic.json comes first, and counts.
+    """
     changes = changes_from_json(stored.altering or {})
+    policies = policies_of(stored, logs)
+    if stored.policies is None and policies != Policies():
+        stored = replace(stored, policies=policies)
+        topic_json.write(root, stored)
     for number, log in enumerate(logs):
         try:
             log.alter(**changes)
+            log._forget_moved()
         except Exception as error:
             error.add_note(
                 f"the partitions of topic {stored.name!r} below {number} have the new settings; the next change of "
                 "settings, or opening the topic, goes on with the others"
             )
             raise
-    stored = stored.while_altering(None)
-    topic_json.write(root, stored)
-    return stored
+    topic_json.write(root, stored.settled(policies))
+    return stored.settled(policies)
+
+
+def _moved_of(config: LogConfig | None) -> Policies:
+    return (config.retention._moved if isinstance(config, LogConfig) else None) or Policies()
 
 
 def _commit(root: Storage, description: Description) -> None:

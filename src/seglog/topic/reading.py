@@ -8,6 +8,7 @@ from typing import Any
 
 from seglog.errors import InvalidArgument
 from seglog.log.log import Log
+from seglog.policies import Policies
 from seglog.record import Record, checked_all, checked_offset
 from seglog.serializers import Serializers
 from seglog.topic.opening import Parts
@@ -47,6 +48,11 @@ class ReadableTopic(Uncopied):
     def partitions(self) -> int:
         """The number of partitions."""
         return len(self._logs)
+
+    @property
+    def policies(self) -> Policies:
+        """What the topic wants of requests; of a topic open for reading as it was opened."""
+        return self._parts.rules.policies
 
     def partition(self, number: int) -> Log:
         """Return the log of a partition. Raises InvalidArgument unless 0 <= number < partitions."""

@@ -25,6 +25,7 @@ from seglog.log.locks.wait import patiently
 from seglog.log.log import Log
 from seglog.log.opening import with_archive
 from seglog.log.staging import StagedSegment
+from seglog.policies import Policies
 from seglog.record import Header, Timestamp, checked_kind
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.storage import Storage
@@ -83,6 +84,7 @@ class Topic(AlteredByName, ReadableTopic):
         *,
         partitions: int,
         config: LogConfig | None = None,
+        policies: Policies | None = None,
         name: str | None = None,
         clock: Clock | None = None,
         once_window: OnceWindow = WINDOW,
@@ -101,6 +103,7 @@ class Topic(AlteredByName, ReadableTopic):
             path: A path or a Storage.
             partitions: 1 to 10,000.
             config: The config of every partition.
+            policies: What the topic wants of requests.
             name: The name that readers see; default: the directory's name.
             clock: Microseconds since the epoch; default: the system's clock.
             once_window: How far back idempotency keys are known.
@@ -116,7 +119,7 @@ class Topic(AlteredByName, ReadableTopic):
         serializers = serializers_of(key_serializer, value_serializer, key_deserializer, value_deserializer)
         checked_kind(once_window, OnceWindow, "once_window")
         clock = clock or system_clock
-        parts = patiently(partial(create_parts, path, partitions, config, name, clock), wait)
+        parts = patiently(partial(create_parts, path, partitions, config, policies, name, clock), wait)
         topic = cls(parts, clock, once_window=once_window)._with_archive(archive)
         topic._serializers = serializers
         return topic
@@ -438,10 +441,13 @@ class Topic(AlteredByName, ReadableTopic):
             self._logs.extend(logs)
 
     def alter(self, **changes: Any) -> None:
-        """Change settings of every partition, also of those added later, by one commit; see `Log.alter`.
+        """Change settings of every partition, also of those added later, and policies, by one commit; see `Log.alter`.
 
-        After a crash all partitions have the new settings, or none has. If a partition cannot store them, the error
-        names it; the others have them, and the next `alter` or opening completes the change.
+        After a crash all partitions and the topic have the new settings, or none has. If a partition cannot store them,
+        the error names it; the others have them, and the next `alter` or opening completes the change.
+
+        Args:
+            changes: As of `Log.alter`; and `policies`, of which only the fields change that it was given.
         """
         self._check_writable("alter")
         with self._structure:

@@ -7,10 +7,10 @@ from typing import Any
 
 from seglog.cli.config_options import (
     alter_options,
-    changed_retention,
+    changed_part,
     changes_given,
-    config_options,
     config_over,
+    topic_options,
     typed,
 )
 from seglog.cli.frame import Args, Command, Verbs, option
@@ -21,6 +21,7 @@ from seglog.cli.roots import Facts, root_to_change, root_to_read, settle
 from seglog.cli.topic_options import ROOT, after_root, table
 from seglog.config import LogConfig, Retention
 from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument
+from seglog.policies import Policies
 from seglog.settings import declared
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
@@ -44,7 +45,8 @@ def _list(args: Args) -> int:
 
 
 def _row(facts: Facts) -> tuple[object, ...]:
-    kept = [f"{name} {value}" for name, value in changed_retention(Retention(**facts["retention"])).items()]
+    parts = Retention.from_json(facts["retention"]), Policies.from_json(facts["policies"])
+    kept = [f"{name} {value}" for part in parts for name, value in changed_part(part).items()]
     kept += [f"{name} {value} (unknown to this version)" for name, value in facts.get("unknown", {}).items()]
     size = format_size(facts["bytes"])
     return facts["name"], facts["partitions"], facts["records"], size, ", ".join(kept) or "everything"
@@ -57,9 +59,9 @@ def _create(args: Args) -> int:
     settle(args, "name")
     checked_name(args.name, "topic")  # an error in the words leaves no directory of topics
     check_partitions(args.partitions)
-    config = config_over(args, LogConfig)
+    config, policies = config_over(args, LogConfig), changes_given(args).get("policies")
     with root_to_change(args, "POST /topics", create=True) as root:
-        facts = root.create(args.name, args.partitions, config)
+        facts = root.create(args.name, args.partitions, config, policies)
     if args.json:
         output.say_json(facts)
     else:
@@ -71,7 +73,8 @@ def _alter(args: Args) -> int:
     settle(args, "name")
     changes = changes_given(args)
     with root_to_change(args, f"PATCH /topics/{args.name}") as root:
-        root.config(args.name).altered(changes)  # what cannot be done is refused before partitions are added
+        settings = {name: value for name, value in changes.items() if name != "policies"}
+        root.config(args.name).altered(settings)  # what cannot be done is refused before partitions are added
         if not changes and args.partitions is None:
             raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
         facts = root.add_partitions(args.name, args.partitions) if args.partitions is not None else {}
@@ -87,10 +90,10 @@ def _alterations(args: Args, facts: Facts, changes: dict[str, Any]) -> Iterator[
     """Yield a line for each change."""
     if args.partitions is not None:
         yield f"{args.name} has {format_count(facts['partitions'], 'partition')}"
+    if changes.keys() & {"retention", "policies"}:
+        yield f"{args.name} keeps {_row(facts)[-1]}"
     for name, value in changes.items():
-        if name == "retention":
-            yield f"{args.name} keeps {_row(facts)[-1]}"
-        else:
+        if name not in ("retention", "policies"):
             note = _codec_note(args) if name == "compression" else ""
             yield f"{args.name} has the {name} {typed(declared(LogConfig)[name], value)}{note}"
 
@@ -148,7 +151,7 @@ COMMANDS = (
             Command(
                 "create",
                 _create,
-                [ROOT, _NAME, _PARTITIONS, WAIT, *SERVER_AS_ROOT, *config_options()],
+                [ROOT, _NAME, _PARTITIONS, WAIT, *SERVER_AS_ROOT, *topic_options()],
                 summary="create a topic, and ROOT if it does not exist",
             ),
             Command(

@@ -20,6 +20,7 @@ from seglog.client.requests.call import Call
 from seglog.client.retrying import Retries, once_keys, retrying
 from seglog.config import Expose, LogConfig
 from seglog.deprecated import TopicsAlteredByName
+from seglog.policies import Policies
 from seglog.serializers import Deserialize, Serialize, serializers_of
 from seglog.topic.groups import GroupState
 from seglog.topic.groups.position import Start
@@ -94,10 +95,15 @@ class AsyncClient(TopicsAlteredByName, Uncopied):
         return await self._call(topic_calls.failed_topics())
 
     async def create_topic(
-        self, name: str, *, partitions: int = 1, config: LogConfig | None = None
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        config: LogConfig | None = None,
+        policies: Policies | None = None,
     ) -> AsyncRemoteTopic:
         """Create a topic and return it; as Client.create_topic."""
-        await self._call(topic_calls.create_topic(name, partitions, config))
+        await self._call(topic_calls.create_topic(name, partitions, config, policies))
         return self.topic(name)
 
     def topic(

@@ -17,6 +17,7 @@ from seglog.config import Expose, LogConfig, changes_to_json
 from seglog.errors import InvalidArgument, InvalidType
 from seglog.format.lines import decode_bytes
 from seglog.log.copies import checked_copies
+from seglog.policies import Policies
 from seglog.record import (
     Cut,
     Record,
@@ -167,11 +168,15 @@ def failed_topics() -> Call[dict[str, str]]:
     return Call("GET", "/topics", lambda answer: dict(body_of(answer).get("failed", {})))
 
 
-def create_topic(name: str, partitions: int, config: LogConfig | None) -> Call[TopicInfo]:
+def create_topic(
+    name: str, partitions: int, config: LogConfig | None, policies: Policies | None = None
+) -> Call[TopicInfo]:
     """Create a topic. Not repeatable once the server may have received it: a repetition would find the topic."""
     body: dict[str, Any] = {"name": checked_name(name, "topic"), "partitions": checked_offset(partitions, "partitions")}
     if config is not None:
         body["config"] = checked_kind(config, LogConfig, "config").to_json()
+    if policies is not None:
+        body["policies"] = checked_kind(policies, Policies, "policies").to_json()
     return posted("/topics", body, lambda answer: TopicInfo.from_json(body_of(answer)), repeatable=False)
 
 
@@ -214,8 +219,13 @@ def partition(name: str, number: int) -> Call[PartitionInfo]:
 
 def alter_topic(name: str, changes: Mapping[str, Any]) -> Call[TopicInfo]:
     """Change settings of a topic."""
-    LogConfig().altered(changes)  # checks them
-    body, content = json_body(changes_to_json(changes)), fields(content=JSON.encode())
+    settings = dict(changes)
+    policies = settings.pop("policies", None)
+    LogConfig().altered(settings)  # checks them
+    values = changes_to_json(settings)
+    if "policies" in changes:
+        values["policies"] = checked_kind(policies, Policies, "policies").given()
+    body, content = json_body(values), fields(content=JSON.encode())
     return Call("PATCH", topic_path(name), lambda answer: TopicInfo.from_json(body_of(answer)), body, content)
 
 

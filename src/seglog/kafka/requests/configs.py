@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from seglog.config import LogConfig
 from seglog.errors import ConfigError, Forbidden, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.broker_configs import broker_configs, group_configs
@@ -15,6 +14,7 @@ from seglog.kafka.configs import (
     LIST,
     MESSAGE_BYTES,
     SETTINGS,
+    TopicConfig,
     changed,
     checked,
     most_bytes,
@@ -31,7 +31,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 OF_TOPIC, OF_BROKER, DEFAULT = 1, 4, 5
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
-Change = Callable[[LogConfig], LogConfig]
+Change = Callable[[TopicConfig], TopicConfig]
 
 
 async def describe_configs(call: Call) -> Values:
@@ -92,10 +92,9 @@ def _entry(name: str, value: str, kind: int, source: int, about: str, *, fixed: 
 
 async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
     topic = await _topic(call, kind, name, admin=False)
-    config = topic.partition(0).config
-    values = values_of(config)
+    values = values_of(TopicConfig.of(topic))
     sources = {each: DEFAULT if values[each] == DEFAULTS[each] else OF_TOPIC for each in SETTINGS}
-    values[MESSAGE_BYTES] = str(most_bytes(config, _most(call)))
+    values[MESSAGE_BYTES] = str(most_bytes(topic.policies, _most(call)))
     return [
         _entry(each, values[each], setting.type, sources[each], setting.about, fixed=setting.fixed)
         for each, setting in SETTINGS.items()
@@ -167,7 +166,7 @@ def _most(call: Call) -> int:
     return call.services.settings.limits.batch_bytes
 
 
-def _changes(config: LogConfig, wanted: list[Values]) -> dict[str, str | None]:
+def _changes(config: TopicConfig, wanted: list[Values]) -> dict[str, str | None]:
     present, found = values_of(config), dict[str, str | None]()
     for one in wanted:
         name, value = one["name"], one["value"]
@@ -215,7 +214,7 @@ def _change(call: Call, topic: Topic, change: Change) -> None:
     """Store what may change of a topic's config, unless the request only asks whether it could."""
     broker = call.services.broker
     with call.services.altering:
-        present = topic.partition(0).config
+        present = TopicConfig.of(topic)
         config = change(present)
         if not call.values["validate_only"]:
             broker.alter_topic(topic.name, **present.changes_to(config))

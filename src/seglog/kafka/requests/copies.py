@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from seglog.server.runtime.mirroring import Written
 
 
-def check_copies(log: Log) -> None:
+def check_copies(log: Log, copies: int) -> None:
     """Raise FewCopies if fewer copies have ever reported than the topic wants: then nothing is appended."""
-    copies = log.config.retention.copies
     if not copies:
         return
     view = log.view()
@@ -25,13 +24,12 @@ def check_copies(log: Log) -> None:
         raise FewCopies(f"{known} copies follow {log.path}; the topic wants {copies} (min.insync.replicas less one)")
 
 
-async def copied(call: Call, written: Written) -> None:
+async def copied(call: Call, written: Written, copies: int) -> None:
     """Return when as many copies as the topic wants have what was appended.
 
     Raises:
         NotCopied: The request's time is over, or the records were removed by a truncate.
     """
-    copies = written.log.config.retention.copies
     if not copies:
         return
     seconds = min(max(call.values["timeout_ms"], 0) / 1000, call.services.settings.limits.wait_seconds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from seglog.clock import system_clock
 from seglog.kafka.records.decode import decode
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from seglog.kafka.records.records import Records
     from seglog.log.log import Log
+    from seglog.policies import Policies
     from seglog.server.settings import Limits
+    from seglog.topic.topic import Topic
 
 LEAST_HEADER_BYTES = 2
 ROW_BYTES = 96  # of columns beside the data, also as Arrow
@@ -23,6 +25,19 @@ GROWTH = 4  # by which compressed data is assumed to grow, and again each time w
 LEAST_BOUND = 1024 * 1024  # the first bound at least: most clients send batches of less
 COPIES = 3  # of decompressed data: the window of the decompressor, its pieces, and all of them
 Result = TypeVar("Result")
+
+
+class ProducedBatch(NamedTuple):
+    """A batch that was sent for a partition of a topic. data: all of it; head: as it is stored; policies: of the topic,
+    when the batch came.
+    """
+
+    topic: Topic
+    number: int
+    log: Log
+    data: memoryview
+    head: Head
+    policies: Policies
 
 
 def decoded_bytes(head: Head, most: int) -> int:
@@ -53,14 +68,14 @@ async def in_bounds(data: memoryview, head: Head, most: int, work: Callable[[int
     return await work(most)
 
 
-def decoded(data: memoryview, head: Head, log: Log, most: int, limits: Limits) -> Records:
-    """Return the records of a batch. most: bytes that they may take. Raises NoKeys, BadTimes: the log refuses some."""
-    now, retention = system_clock(), log.config.retention
+def decoded(batch: ProducedBatch, most: int, limits: Limits) -> Records:
+    """Return the records of a batch, of up to `most` bytes. Raises NoKeys, BadTimes: the topic refuses some."""
+    data, head, policies, now = batch.data, batch.head, batch.policies, system_clock()
     records = decode(data, head, now=now, most=most)
     if head.attributes & CODEC_BITS or len(data) > min(limits.head_bytes, LEAST_HEADER_BYTES * limits.record_headers):
         records.check_heads(limits.record_headers, limits.head_bytes)
-    if retention.timestamps == "given":
-        records.check_times(*retention.timestamp_bounds_us(now))
-    if retention.needs_keys and len(keyless := records.keyless):
+    if policies.timestamps == "given":
+        records.check_times(*policies.timestamp_bounds_us(now))
+    if batch.log.config.retention.needs_keys and len(keyless := records.keyless):
         raise NoKeys(keyless.tolist())
     return records

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from seglog.errors import Busy, OffsetOutOfRange, RecordTooLarge, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.records.encode import MOST_BYTES
-from seglog.kafka.requests.call import Call, Values
+from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.epochs import check_epoch, divergence
 from seglog.kafka.requests.partition_reads import COPIES, Found, Size, Wanted, available, read_all, size_of
 from seglog.kafka.requests.read_ahead import read_ahead, take_ahead
@@ -96,7 +96,8 @@ async def _wanted(call: Call, topic: str | None, one: Values) -> Wanted:
     if topic is None:
         return Wanted("", number, None, start, 0, codes.UNKNOWN_TOPIC_ID, epoch)
     try:
-        log = await call.log(topic, number, "read")
+        read = await call.topic(topic, "read")
+        log = log_of(read, number)
         check_epoch(log, epoch)
         diverging = divergence(log, one["last_fetched_epoch"], start)
         if diverging is not None:
@@ -104,7 +105,8 @@ async def _wanted(call: Call, topic: str | None, one: Values) -> Wanted:
         _check_start(log, start)
     except SeglogError as error:
         return Wanted(topic, number, None, start, 0, codes.code_of(error), epoch)
-    return Wanted(topic, number, log, start, max(one["partition_max_bytes"], 1), codes.NONE, epoch)
+    stamped, most = read.policies.timestamps == "server", max(one["partition_max_bytes"], 1)
+    return Wanted(topic, number, log, start, most, codes.NONE, epoch, stamped=stamped)
 
 
 def _check_start(log: Log, start: int) -> None:

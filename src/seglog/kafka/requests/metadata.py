@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seglog.errors import Forbidden, InvalidArgument, SeglogError, TopicExists, TopicNotFound
@@ -149,7 +150,8 @@ async def _created(call: Call, name: str) -> Topic:
     if not (partitions and call.values["allow_auto_topic_creation"] and call.caller.may("admin", name)):
         raise TopicNotFound(name)
     try:
-        return await call.services.care.run(lambda: broker.create_topic(name, partitions=partitions, config=NEW))
+        create = partial(broker.create_topic, name, partitions=partitions, config=NEW.log, policies=NEW.policies)
+        return await call.services.care.run(create)
     except TopicExists:  # another request was faster
         return await call.services.reads.run(lambda: broker.topic(name))
 

@@ -22,7 +22,8 @@ COPIES = 2  # of a record in memory: as read and as sent
 class Wanted(NamedTuple):
     """A partition that is read.
 
-    log: None with an error code, or with where the client's records differ; epoch: that the client knows, -1: none.
+    log: None with an error code, or with where the client's records differ; epoch: that the client knows, -1: none;
+    stamped: whether the topic's records have the server's time.
     """
 
     topic: str
@@ -33,6 +34,7 @@ class Wanted(NamedTuple):
     code: int
     epoch: int
     diverging: Values | None = None
+    stamped: bool = False
 
 
 class Size(NamedTuple):
@@ -113,7 +115,6 @@ def _failed(one: Wanted, code: int) -> Found:
 @at_one_moment
 def _batches(one: Wanted, log: Log, most: int, *, longer: bool) -> tuple[list[memoryview], int]:
     """Return record batches, and the offset after the last record."""
-    stamped = log.config.retention.timestamps == "server"
     view, stop = view_for(log, one.start)
     cuts, room = shown_cuts(view.manifest.cuts), Room(most, MOST_BATCHES)
     parts: list[memoryview] = []
@@ -124,7 +125,7 @@ def _batches(one: Wanted, log: Log, most: int, *, longer: bool) -> tuple[list[me
         for start, end in small_ranges(view, one.start, stop, MOST_RECORDS, most):
             if parts and end == start + 1 and view.span_bytes(start, end) > max(room.bytes, LARGE):
                 break
-            for batch in encode(view, start, end, cuts, room, stamped=stamped):
+            for batch in encode(view, start, end, cuts, room, stamped=one.stamped):
                 parts.append(batch.data)
                 following = batch.next_offset
             if room.is_full:

@@ -7,7 +7,7 @@ from functools import partial
 
 from seglog.errors import SeglogError
 from seglog.kafka import codes
-from seglog.kafka.configs import deletes
+from seglog.kafka.configs import TopicConfig, deletes
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.metadata import NODE, refusal_of
 from seglog.kafka.requests.topics import Refused
@@ -64,8 +64,9 @@ async def delete_records(call: Call) -> Values:
 async def _delete(call: Call, name: str, wanted: Values) -> Values:
     number, offset = wanted["partition_index"], wanted["offset"]
     try:
-        log = log_of(await call.topic(name, "admin"), number)
-        if not deletes(log.config):
+        topic = await call.topic(name, "admin")
+        log = log_of(topic, number)
+        if not deletes(TopicConfig.of(topic)):
             return {"partition_index": number, "low_watermark": NO_OFFSET, "error_code": codes.POLICY_VIOLATION}
 
         def work() -> int:

@@ -25,7 +25,7 @@ from seglog.kafka.records.layout import (
 )
 from seglog.kafka.requests.call import Call, Values, log_of
 from seglog.kafka.requests.copies import check_copies, copied
-from seglog.kafka.requests.decoding import decoded, decoded_bytes, in_bounds
+from seglog.kafka.requests.decoding import ProducedBatch, decoded, decoded_bytes, in_bounds
 from seglog.kafka.requests.staging import staged
 from seglog.log.appends.group import Draft
 from seglog.server.runtime.appends import Append
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from seglog.kafka.records.records import Records
     from seglog.log.log import Log
+    from seglog.policies import Policies
     from seglog.topic.topic import Topic
 
 NO_ACK, APPENDED, DURABLE = 0, 1, -1
@@ -63,22 +64,15 @@ class Stored(NamedTuple):
     is_staged: bool = False
 
 
-class ProducedBatch(NamedTuple):
-    """A batch that was sent for a partition of a topic. data: all of it; head: as it is stored."""
-
-    topic: Topic
-    number: int
-    log: Log
-    data: memoryview
-    head: Head
-
-
 class Part(NamedTuple):
-    """What a partition of a topic is answered, and which of its records must be durable first, if any."""
+    """What a partition of a topic is answered, which of its records must be durable first, if any, and in how many
+    copies.
+    """
 
     topic: str
     values: Values
     waits: Written | None = None
+    copies: int = 0
 
 
 async def produce(call: Call) -> Values | None:
@@ -147,7 +141,8 @@ async def _store(call: Call, name: str, wanted: Values, acks: int, rows: int) ->
         "log_start_offset": log.lowest_offset,
     }
     waits = acks == DURABLE and not stored.is_staged
-    return Part(name, values, Written(log, stored.offsets.stop - 1, since) if waits else None)
+    last = Written(log, stored.offsets.stop - 1, since) if waits else None
+    return Part(name, values, last, topic.policies.copies)
 
 
 async def _acknowledged(call: Call, part: Part) -> Values:
@@ -156,7 +151,7 @@ async def _acknowledged(call: Call, part: Part) -> Values:
     if part.waits is not None:
         try:
             await call.services.appends.synced((part.topic, number), part.waits.log)
-            await copied(call, part.waits)
+            await copied(call, part.waits, part.copies)
         except SeglogError as error:
             return _failed(call, part.topic, number, error)
     return part.values
@@ -186,20 +181,21 @@ async def _append(call: Call, topic: Topic, number: int, data: memoryview | None
     log = topic.partition(number)
     if len(data) > limits.batch_bytes:
         raise TooLarge(limits.batch_bytes)
-    if len(data) > most_bytes(log.config, limits.batch_bytes):
-        raise TooLarge(most_bytes(log.config, limits.batch_bytes), f"{MESSAGE_BYTES} of the topic")
-    batch = ProducedBatch(topic, number, log, data, _stamped(head_of(data), log))
+    policies = topic.policies
+    if len(data) > (most := most_bytes(policies, limits.batch_bytes)):
+        raise TooLarge(most, f"{MESSAGE_BYTES} of the topic")
+    batch = ProducedBatch(topic, number, log, data, _stamped(head_of(data), policies), policies)
     _check(batch.head, limits.batch_records)
     if batch.head.attributes & TRANSACTIONAL:
-        return Stored(await staged(call, topic, number, data, batch.head), _time_of(batch.head), is_staged=True)
+        return Stored(await staged(call, batch), _time_of(batch.head), is_staged=True)
     if durable:
-        check_copies(log)
+        check_copies(log, policies.copies)
     return await _append_once(call, batch)
 
 
-def _stamped(head: Head, log: Log) -> Head:
+def _stamped(head: Head, policies: Policies) -> Head:
     """Return the head of a batch as it is stored: with the server's time if the topic wants it for its records."""
-    if log.config.retention.timestamps == "given":
+    if policies.timestamps == "given":
         return head
     return head._replace(attributes=head.attributes | LOG_APPEND_TIME, max_timestamp=system_clock() // MICROSECONDS)
 
@@ -252,15 +248,15 @@ async def _append_new(call: Call, batch: ProducedBatch, once: str | None) -> ran
 
 async def _append_apart(call: Call, batch: ProducedBatch, once: str | None, most: int) -> range:
     """Append a batch on a thread, in memory that the server has for it; see `in_bounds`."""
-    services, limits, log = call.services, call.services.settings.limits, batch.log
+    services, limits = call.services, call.services.settings.limits
 
     def append() -> range:
-        return _appended(batch, decoded(batch.data, batch.head, log, most, limits), once)
+        return _appended(batch, decoded(batch, most, limits), once)
 
     claim = Claim(services.memory, "decoding")
     call.hold(claim)
     room = partial(claim.wait, decoded_bytes(batch.head, most))
-    written: Any = lambda _: [(batch.number, log)]  # noqa: E731 - as `batch` calls it
+    written: Any = lambda _: [(batch.number, batch.log)]  # noqa: E731 - as `batch` calls it
     try:
         offsets: range = await services.appends.batch(batch.topic.name, written, append, durable=False, first=room)
     finally:
@@ -270,14 +266,16 @@ async def _append_apart(call: Call, batch: ProducedBatch, once: str | None, most
 
 def _append_here(call: Call, batch: ProducedBatch, once: str | None) -> range | None:
     """Append a small batch immediately; None, without having done anything, if that could block or take long."""
-    services, (topic, number, log, data, head) = call.services, batch
-    if len(data) > SMALL_BYTES or not topic.is_ready(number, decoded_bytes(head, HERE_BYTES), once):
+    services, topic, number = call.services, batch.topic, batch.number
+    if len(batch.data) > SMALL_BYTES or not topic.is_ready(number, decoded_bytes(batch.head, HERE_BYTES), once):
         return None
     try:
-        records = decoded(data, head, log, HERE_BYTES, services.settings.limits)
+        records = decoded(batch, HERE_BYTES, services.settings.limits)
     except TooLarge:  # decompressed
         return None
-    offsets: range = services.appends.batch_here((topic.name, number), log, partial(_appended, batch, records, once))
+    offsets: range = services.appends.batch_here(
+        (topic.name, number), batch.log, partial(_appended, batch, records, once)
+    )
     return offsets
 
 
@@ -294,7 +292,7 @@ def _appended(batch: ProducedBatch, records: Records, once: str | None) -> range
 async def _append_one(call: Call, batch: ProducedBatch, once: str | None) -> range:
     """Append a single record as HTTP does: immediately if nothing can delay it, else in the partition's queue."""
     services, data = call.services, batch.data
-    record = _draft(decoded(data, batch.head, batch.log, SMALL_BYTES, services.settings.limits))
+    record = _draft(decoded(batch, SMALL_BYTES, services.settings.limits))
     wanted = Append(batch.topic.writer(batch.number), record, once, durable=False)
     _, offset = await services.appends.append(wanted, len(data) + HEAD_BYTES)
     services.metrics.appended(batch.topic.name, 1, len(data))

@@ -11,17 +11,15 @@ from seglog.kafka.faults import WrongState
 from seglog.kafka.producers.remembered import Who
 from seglog.kafka.producers.sequences import Appended, key_of
 from seglog.kafka.records.faults import BadBatch
-from seglog.kafka.requests.decoding import decoded, decoded_bytes, in_bounds
+from seglog.kafka.requests.decoding import ProducedBatch, decoded, decoded_bytes, in_bounds
 from seglog.kafka.transactions.state import Size
 from seglog.server.runtime.memory import Claim
 from seglog.topic.broker import transactions_of
 from seglog.topic.transactions.journal import Batch
 
 if TYPE_CHECKING:
-    from seglog.kafka.records.layout import Head
     from seglog.kafka.requests.call import Call
     from seglog.kafka.transactions.state import Transactional
-    from seglog.topic.topic import Topic
     from seglog.topic.transactions.journal import Journal
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
@@ -29,7 +27,7 @@ STORED = {"timestamp": pa.int64(), "key": pa.binary(), "value": pa.binary(), "he
 """The types of a staged batch: without views, which would store the data of a batch once for each column."""
 
 
-async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: Head) -> range:
+async def staged(call: Call, produced: ProducedBatch) -> range:
     """Stage a batch in the open transaction of its producer, and return the offsets that it is announced with.
 
     They rise with each batch of a producer, and are those of the records if no other program appends to the
@@ -42,7 +40,8 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
         BadBatch, NoKeys, BadTimes, RecordTooLarge, KeyRequired: The partition would refuse the records.
         Busy: The transaction, or all open ones, have too many bytes.
     """
-    transactions, log = call.parts.transactions, topic.partition(number)
+    topic, number, log, data, head, _ = produced
+    transactions = call.parts.transactions
     one = transactions.find(call.caller, call.values["transactional_id"], head.producer_id, head.producer_epoch)
     owner, place = call.producer_owner(one.owner), (topic.id, number)
     stored = None
@@ -59,7 +58,7 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
             about = {"sequence": head.sequence, "checksum": head.checksum, "offset": offset}
             once = f"{key_of(number, head, owner)} {journal.id}"
             batch = Batch(topic.name, topic.id, number, once, head.records, about)
-            stage = partial(_stage, call, topic, one, journal, batch, data, head)
+            stage = partial(_stage, call, produced, one, journal, batch)
             await in_bounds(data, head, call.services.settings.limits.batch_bytes, stage)
             line.note(head.producer_epoch, head.sequence, head.records, Appended(offset, head.checksum))
         return range(offset, offset + head.records)
@@ -68,27 +67,21 @@ async def staged(call: Call, topic: Topic, number: int, data: memoryview, head: 
 
 
 async def _stage(
-    call: Call,
-    topic: Topic,
-    one: Transactional,
-    journal: Journal,
-    batch: Batch,
-    data: memoryview,
-    head: Head,
-    most: int,
+    call: Call, produced: ProducedBatch, one: Transactional, journal: Journal, batch: Batch, most: int
 ) -> None:
     """Stage a batch on threads, in memory that the server has for it; see `in_bounds`.
 
     The journal has the records as they are when decompressed, so only then is known whether they fit.
     """
-    limits, log, transactions = call.services.settings.limits, topic.partition(batch.partition), call.parts.transactions
+    limits, transactions = call.services.settings.limits, call.parts.transactions
     claim = Claim(call.services.memory, "decoding")
 
     def decode() -> pa.RecordBatch:
-        return _stored(decoded(data, head, log, most, limits).arrow)
+        return _stored(decoded(produced, most, limits).arrow)
 
     try:
-        records = await transactions.run(decode, partial(claim.wait, decoded_bytes(head, most) + len(data)))
+        room = partial(claim.wait, decoded_bytes(produced.head, most) + len(produced.data))
+        records = await transactions.run(decode, room)
         with transactions.room(one, Size(records.nbytes, 1)):
             await transactions.run(partial(transactions_of(call.services.broker).stage, journal, batch, records))
     finally:

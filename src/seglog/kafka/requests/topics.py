@@ -45,7 +45,13 @@ async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:
         if call.values["validate_only"]:
             _check_absent(call, name)
         else:
-            create = partial(call.services.broker.create_topic, name, partitions=partitions, config=config)
+            create = partial(
+                call.services.broker.create_topic,
+                name,
+                partitions=partitions,
+                config=config.log,
+                policies=config.policies,
+            )
             await call.services.care.run(create)
     except Refused as error:
         return {"name": name, "error_code": error.code, "error_message": str(error)}

@@ -9,13 +9,15 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from seglog.config import LogConfig, Retention
+from seglog.policies import Policies, parted
 from seglog.settings import MAX_SECONDS, MIN_SECONDS, Declared, Kind, declared
 
 Schema = dict[str, Any]
-RETENTION, CONFIG = "RetentionModel", "ConfigModel"
+RETENTION, CONFIG, POLICIES = "RetentionModel", "ConfigModel", "PoliciesModel"
 _INTEGERS = (Kind.SIZE, Kind.COUNT)
 _RETENTION_REFERENCE: Schema = {"allOf": [{"$ref": f"#/components/schemas/{RETENTION}"}]}  # pydantic follows a bare one
 _CONFIG_REFERENCE: Schema = {"allOf": [{"$ref": f"#/components/schemas/{CONFIG}"}]}
+_POLICIES_REFERENCE: Schema = {"allOf": [{"$ref": f"#/components/schemas/{POLICIES}"}]}
 
 
 def whole(value: Any) -> Any:
@@ -31,11 +33,20 @@ def schema_of(one: Declared) -> Schema:
 def schemas() -> dict[str, Schema]:
     """Return the schemas of configs, by the names that others refer to. null in a config: the default."""
     kept = {name: {**schema_of(one), "default": one.default} for name, one in _KEPT.items()}
+    wanted = {name: {**schema_of(one), "default": one.default} for name, one in _WANTED.items()}
+    moved = {name: _deprecated(schema) for name, schema in wanted.items()}
     config = {name: _described(one, _or_null(_kind_of(one))) for name, one in _LOG.items()}
     return {
-        RETENTION: _object("Fields of seglog.Retention; a field that is not named keeps its value.", kept),
+        RETENTION: _object("Fields of seglog.Retention; a field that is not named keeps its value.", kept | moved),
+        POLICIES: _object("Fields of seglog.Policies; a field that is not named keeps its value.", wanted),
         CONFIG: _object("Fields of seglog.LogConfig.", {**config, "retention": _or_null(_RETENTION_REFERENCE)}),
     }
+
+
+def _deprecated(schema: Schema) -> Schema:
+    """Return the schema of a setting at the place where it was before: no form shows it there."""
+    own = {name: value for name, value in schema.items() if not name.startswith("x-")}
+    return {**own, "deprecated": True, "description": f"A field of {POLICIES}; deprecated here."}
 
 
 def _described(one: Declared, schema: Schema) -> Schema:
@@ -100,7 +111,11 @@ def _value(one: Declared, value: Any, what: str) -> Any:
 
 
 def _retention(given: Any) -> dict[str, Any]:
-    return _values(_KEPT, "retention.", given)
+    return _values({**_KEPT, **_WANTED}, "retention.", given)
+
+
+def _policies(given: Any) -> dict[str, Any]:
+    return _values(_WANTED, "policies.", given)
 
 
 def _config(given: Any) -> dict[str, Any]:
@@ -110,14 +125,30 @@ def _config(given: Any) -> dict[str, Any]:
     return values | ({"retention": _retention(values["retention"])} if "retention" in values else {})
 
 
-def with_retention(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return checked values with their retention as one. Raises ConfigError if they contradict each other."""
-    return {name: Retention(**value) if name == "retention" else value for name, value in values.items()}
+def typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return checked values with their retention and policies as such; also policies that are in the retention.
+
+    Raises ConfigError if they contradict each other.
+    """
+    found = dict(values)
+    retention, moved = parted(found.get("retention") or {})
+    if "retention" in found:
+        found["retention"] = Retention(**retention)
+    if moved or "policies" in found:
+        found["policies"] = Policies(**{**moved, **(found.get("policies") or {})})
+    return found
 
 
-_LOG, _KEPT = declared(LogConfig), declared(Retention)
+def has_moved(values: Mapping[str, Any] | None) -> bool:
+    """Return whether checked values have policies in the retention, as clients of earlier versions send them."""
+    return bool(parted((values or {}).get("retention") or {})[1])
+
+
+_LOG, _KEPT, _WANTED = declared(LogConfig), declared(Retention), declared(Policies)
 RetentionChanges = Annotated[dict[str, Any], PlainValidator(_retention), WithJsonSchema(_RETENTION_REFERENCE)]
 """The fields of a retention that are named, checked one by one."""
+PoliciesChanges = Annotated[dict[str, Any], PlainValidator(_policies), WithJsonSchema(_POLICIES_REFERENCE)]
+"""The policies that are named, likewise."""
 NewConfig = Annotated[dict[str, Any], PlainValidator(_config), WithJsonSchema(_CONFIG_REFERENCE)]
 """The values of the config of a new topic, likewise."""
 

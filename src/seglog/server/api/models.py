@@ -7,8 +7,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
-from seglog.config import Expose
-from seglog.server.api.configs import NewConfig, RetentionChanges, altered, refuse_unknown, whole, with_retention
+from seglog.config import Expose, LogConfig
+from seglog.server.api.configs import (
+    NewConfig,
+    PoliciesChanges,
+    RetentionChanges,
+    altered,
+    has_moved,
+    refuse_unknown,
+    typed,
+    whole,
+)
 from seglog.settings import MAX_INT64
 from seglog.topic.layout.names import ENDINGS, RESERVED
 
@@ -94,13 +103,34 @@ class CreateTopic(Model):
     name: NewName
     partitions: Annotated[int, Field(ge=1, le=10_000), WHOLE] = 1
     config: NewConfig | None = None
+    policies: PoliciesChanges | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Arguments of Broker.create_topic. Raises ConfigError if they contradict each other."""
+        found = typed({**(self.config or {}), **({} if self.policies is None else {"policies": self.policies})})
+        policies = found.pop("policies", None)
+        return {"config": LogConfig(**found) if self.config is not None else None, "policies": policies}
+
+    @property
+    def is_deprecated(self) -> bool:
+        """Whether something is at a place where it is deprecated."""
+        return has_moved(self.config)
 
 
 class _Changes(Model):
     @property
     def changes(self) -> dict[str, Any]:
         """The settings that are named. Raises ConfigError if they contradict each other."""
-        return with_retention({name: getattr(self, name) for name in self.model_fields_set})
+        return typed(self._named())
+
+    @property
+    def is_deprecated(self) -> bool:
+        """Whether something is at a place where it is deprecated."""
+        return has_moved(self._named())
+
+    def _named(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.model_fields_set}
 
     @model_validator(mode="after")
     def _refuse_no_change(self) -> Self:
@@ -109,7 +139,11 @@ class _Changes(Model):
         return self
 
 
-_ALTERED: dict[str, Any] = {"retention": (RetentionChanges, Field(default_factory=lambda: None)), **altered()}
+_ALTERED: dict[str, Any] = {
+    "retention": (RetentionChanges, Field(default_factory=lambda: None)),
+    "policies": (PoliciesChanges, Field(default_factory=lambda: None)),
+    **altered(),
+}
 AlterTopic = create_model(
     "AlterTopic",
     __base__=_Changes,

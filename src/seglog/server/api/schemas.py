@@ -64,6 +64,7 @@ TOPIC: Mapping[str, Schema] = {
     "records": COUNT,
     "bytes": COUNT,
     "retention": {"$ref": "#/components/schemas/RetentionModel"},
+    "policies": {"$ref": "#/components/schemas/PoliciesModel"},
     "config": {"$ref": "#/components/schemas/ConfigModel"},
 }
 TOPICS: Mapping[str, Schema] = {"topics": list_of(object_of(TOPIC)), "failed": by_name(STRING)}

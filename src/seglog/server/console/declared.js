@@ -19,7 +19,11 @@ let schemas = null;
 /** The declared settings: [{ path: ["retention", "age"], name, kind, scope, altered, optional, ... }]. */
 export async function declared() {
   schemas ??= (await ask("GET", "/openapi.json")).components.schemas;
-  return [...settingsOf("ConfigModel", []), ...settingsOf("RetentionModel", ["retention"])];
+  return [
+    ...settingsOf("ConfigModel", []),
+    ...settingsOf("RetentionModel", ["retention"]),
+    ...settingsOf("PoliciesModel", ["policies"]),
+  ];
 }
 
 function settingsOf(model, place) {

@@ -120,9 +120,9 @@ export async function createTopic() {
       settingFields(settings),
     ],
     submit: async (said) => {
-      const config = readSettings(settings, said);
+      const { policies = {}, ...config } = readSettings(settings, said);
       const name = said.get("name").trim();
-      await ask("POST", "/topics", { json: { name, partitions: Number(said.get("partitions")), config } });
+      await ask("POST", "/topics", { json: { name, partitions: Number(said.get("partitions")), config, policies } });
       notify("good", `Topic ${name} was created.`);
       go(["topics", name]);
       refresh();

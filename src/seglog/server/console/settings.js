@@ -75,7 +75,7 @@ function loading() {
 }
 
 function form(topic) {
-  const config = { ...topic.config, retention: topic.retention };
+  const config = { ...topic.config, retention: topic.retention, policies: topic.policies };
   return h(
     "form",
     { class: "form", key: JSON.stringify(config), on: { submit: (event) => alter(event, topic, config) } },

@@ -9,13 +9,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from seglog.config import LogConfig
 from seglog.errors import GroupNotFound, InvalidArgument, SeglogError, TopicNotFound
 from seglog.log.info import CompactionReport, SegmentInfo
 from seglog.log.log import Log
 from seglog.log.view import View
 from seglog.server.api import group_rights, schemas
-from seglog.server.api.configs import with_retention
 from seglog.server.api.models import AddPartitions, AlterTopic, CreateTopic, DeleteBefore, Truncate
 from seglog.server.api.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, partition_log, topic_of
@@ -24,12 +22,15 @@ from seglog.topic.groups import Groups
 from seglog.topic.layout.places import Partition
 from seglog.topic.topic import Topic
 
+POLICIES_MOVED = 1_795_910_400  # 2026-11-29, when policies of a topic left its retention
+
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
 def _shown(topic: Topic) -> dict[str, Any]:
     figures = figures_of(topic)
     del figures["config"]["retention"]  # it is a field of its own
+    figures["retention"] = {**figures["retention"], **topic.policies.to_json()}  # as earlier versions have them
     return figures
 
 
@@ -139,10 +140,15 @@ async def _create(call: Call) -> Response:
     wanted = await call.json(CreateTopic)
     call.caller.require("admin", wanted.name)
     _check_partitions(call, wanted.partitions)
-    config = None if wanted.config is None else LogConfig(**with_retention(wanted.config))
-    create = partial(call.services.broker.create_topic, wanted.name, partitions=wanted.partitions, config=config)
+    create = partial(call.services.broker.create_topic, wanted.name, partitions=wanted.partitions, **wanted.settings)
     topic = await call.services.care.run(create)
-    return json_answer(_shown(topic), 201, {"Location": f"/topics/{wanted.name}"})
+    headers = {"Location": f"/topics/{wanted.name}", **_deprecation(wanted)}
+    return json_answer(_shown(topic), 201, headers)
+
+
+def _deprecation(wanted: Any) -> dict[str, str]:
+    """Return the header of an answer to a request that has something where it is deprecated (RFC 9745)."""
+    return {"Deprecation": f"@{POLICIES_MOVED}"} if wanted.is_deprecated else {}
 
 
 async def _alter(call: Call) -> Response:
@@ -154,7 +160,7 @@ async def _alter(call: Call) -> Response:
 
     await call.services.care.run(work)
     call.services.cleaner.wake()
-    return json_answer(_with_partitions(topic))
+    return json_answer(_with_partitions(topic), 200, _deprecation(wanted))
 
 
 async def _delete(call: Call) -> Response:
@@ -263,7 +269,7 @@ OPERATIONS = (
         "PATCH",
         "/topics/{topic}",
         "alter_topic",
-        "Change what a topic keeps and the codec of its sealed segments; unnamed fields keep their values.",
+        "Change what a topic keeps and wants, and the codec of its segments; unnamed fields keep their values.",
         _alter,
         "admin",
         {200: TOPIC_ANSWER},

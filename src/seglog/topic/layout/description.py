@@ -5,6 +5,8 @@
 
 Older files have no check; if there is one it must match. While settings change in one partition after the other, the
 file has them as "altering", and format version 2, so that no version opens the topic that would leave it half changed.
+Policies of the topic that are not the defaults are "policies", with format version 3: no version opens the topic that
+would not obey them. Without "policies", the manifests of the partitions may have them, from an earlier version.
 This module reads and writes that one file; it never opens a partition.
 """
 
@@ -15,7 +17,7 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xxhash import xxh64_hexdigest
@@ -23,10 +25,12 @@ from xxhash import xxh64_hexdigest
 from seglog.errors import CorruptLog, FormatVersionError, LogNotFound, NotALog, StorageError
 from seglog.format.foreign import UNREADABLE
 from seglog.log.opening import storage_at
+from seglog.policies import Policies
 from seglog.storage import Storage, is_directory
 
-FORMAT_VERSION = 1
-ALTERING_VERSION = NEWEST_VERSION = 2
+PLAIN_VERSION = 1
+ALTERING_VERSION = 2
+POLICIES_VERSION = NEWEST_VERSION = 3
 FILE_NAME = "topic.json"
 TEMPORARY_NAME = FILE_NAME + ".tmp"
 MAX_PARTITIONS = 10_000
@@ -41,23 +45,30 @@ class Description:
         partitions: How many there are.
         id: 32 random hex digits, the topic's identity.
         altering: The settings, as JSON values, that not all partitions may have yet.
+        policies: Those of the topic; None: the defaults, or those that an earlier version stored with the partitions.
     """
 
     name: str
     partitions: int
     id: str
-    format_version: int = FORMAT_VERSION
     altering: Mapping[str, Any] | None = field(default=None, hash=False)
+    policies: Policies | None = None
 
     @classmethod
-    def new(cls, name: str, partitions: int) -> Description:
+    def new(cls, name: str, partitions: int, policies: Policies | None = None) -> Description:
         """Return the description of a topic about to be created."""
-        return cls(name=name, partitions=partitions, id=uuid.uuid4().hex)
+        return cls(name=name, partitions=partitions, id=uuid.uuid4().hex).settled(policies)
 
-    def while_altering(self, changes: Mapping[str, Any] | None) -> Description:
-        """Return the description while all partitions get these settings; None: once they have them."""
-        version = FORMAT_VERSION if changes is None else ALTERING_VERSION
-        return replace(self, altering=changes, format_version=version)
+    @property
+    def format_version(self) -> int:
+        """The lowest version that knows what the description has."""
+        if self.policies is not None:
+            return POLICIES_VERSION
+        return PLAIN_VERSION if self.altering is None else ALTERING_VERSION
+
+    def settled(self, policies: Policies | None) -> Description:
+        """Return the description with these policies, once every partition has its settings and none has policies."""
+        return replace(self, altering=None, policies=None if policies == Policies() else policies)
 
 
 def is_topic(place: str | os.PathLike[str] | Storage) -> bool:
@@ -109,13 +120,23 @@ def parse(text: bytes, path: str) -> Description:
     if type(values) is dict and "check" in values and values.pop("check") != _check(values):
         raise CorruptLog(f"{path} is damaged: its check does not hold; restore it from a backup")
     expected: dict[str, type] = {"format_version": int, "id": str, "name": str, "partitions": int}
-    if version == ALTERING_VERSION:
+    if version == ALTERING_VERSION or (version == POLICIES_VERSION and "altering" in values):
         expected["altering"] = dict
+    if version == POLICIES_VERSION:
+        expected["policies"] = dict
     if {name: type(value) for name, value in values.items()} != expected or version < 1:
         raise CorruptLog(f"{path} is damaged: it should have exactly the fields {', '.join(expected)}")
     if not 1 <= values["partitions"] <= MAX_PARTITIONS:
         raise CorruptLog(f"{path} is damaged: {values['partitions']} partitions")
-    return Description(**values)
+    del values["format_version"]
+    return Description(**values | ({"policies": _policies(values["policies"], path)} if "policies" in values else {}))
+
+
+def _policies(values: dict[str, Any], path: str) -> Policies:
+    known, unknown = Policies.from_any_version(values)
+    if unknown:
+        raise FormatVersionError(f"{path} has {', '.join(unknown)}, which this seglog does not know; upgrade seglog")
+    return known
 
 
 def _check(values: dict[str, Any]) -> str:
@@ -128,7 +149,17 @@ def check_of(description: Description) -> str:
 
 
 def _values(description: Description) -> dict[str, Any]:
-    return {name: value for name, value in asdict(description).items() if value is not None}
+    found: dict[str, Any] = {
+        "format_version": description.format_version,
+        "id": description.id,
+        "name": description.name,
+        "partitions": description.partitions,
+    }
+    if description.altering is not None:
+        found["altering"] = description.altering
+    if description.policies is not None:
+        found["policies"] = description.policies.to_json()
+    return found
 
 
 def write(place: str | os.PathLike[str] | Storage, description: Description) -> None:

@@ -186,6 +186,7 @@ def _description_step(topic: Storage, problem: Problem, missing: list[Problem]) 
         f"it is written again as {new.name!r} with {count} partitions, the number of directories (if there were more, "
         "restore those first: keys go to partitions by their number) and "
         + ("the partitions' id" if told_id else "a new id, to which nothing stored refers")
+        + "; its policies, if it had any, are lost: set them again with `seglog topics alter` (its options --kafka-...)"
         + "; what is left of the old file goes to quarantine/"
     )
     return _step("rebuild", problem, how, lambda: _describe(topic, new))

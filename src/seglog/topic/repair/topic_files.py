@@ -6,13 +6,16 @@ partly lost `topic.json` is rebuilt from the rest and the directories: what the 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
 
-from seglog.errors import CorruptLog, FormatVersionError
-from seglog.topic.layout.description import FORMAT_VERSION, Description, check_of, parse
+from seglog.errors import ConfigError, CorruptLog, FormatVersionError
+from seglog.format.foreign import UNREADABLE
+from seglog.policies import Policies
+from seglog.topic.layout.description import Description, check_of, parse
 
 TRIED_BYTE_BY_BYTE = 1024
 TRIED_BIT_BY_BIT = 32 * 1024
@@ -46,8 +49,8 @@ def mended_description(text: bytes, directory: str, partitions: int) -> Descript
     identity = _field(text, "id", r'"([0-9a-f]{32})"')
     names = {directory, _field(text, "name", r'"([^"\\]*)"') or directory}
     counts = {partitions, told_partitions(text) or partitions}
-    for name, count in product(names, counts):
-        guess = Description(name=name, partitions=count, id=identity or "", format_version=FORMAT_VERSION)
+    for name, count, policies in product(names, counts, {None, _told_policies(text)}):
+        guess = Description(name=name, partitions=count, id=identity or "", policies=policies)
         if check_of(guess) == check:
             return guess
     return None
@@ -57,6 +60,15 @@ def told_partitions(text: bytes) -> int | None:
     """Return the number of partitions that a damaged topic.json seems to contain."""
     count = _field(text, "partitions", r"([0-9]{1,5})\b")
     return None if count is None else int(count)
+
+
+def _told_policies(text: bytes) -> Policies | None:
+    """Return the policies that a damaged topic.json seems to contain."""
+    found = _field(text, "policies", r"(\{[^{}]*\})")
+    try:
+        return None if found is None else Policies.from_json(json.loads(found))
+    except (*UNREADABLE, ConfigError, TypeError):
+        return None
 
 
 def _is_checked(text: bytes) -> bool:
