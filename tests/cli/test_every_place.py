@@ -184,7 +184,7 @@ def test_a_topic_on_a_server_is_created_listed_altered_and_deleted(cli: Cli, at:
     assert any(line.split()[:2] == [name, "3"] for line in at("topics", "list").text.splitlines())
     assert f"{name} keeps bytes 1 GiB, age 7d" in at("topics", "alter", name, "--retention-bytes", "1GiB").text
     (one,) = [topic for topic in cli("topics", url, "--json").json["topics"] if topic["name"] == name]
-    assert set(one) == {"name", "partitions", "id", "records", "bytes", "retention", "config"}
+    assert set(one) == {"name", "partitions", "id", "records", "bytes", "retention", "policies", "config"}
     assert at("topics", "create", name).code == 2
     assert at("topics", "alter", name).code == 2
     assert at("topics", "delete", name).code == 2, "it asks, and there is no terminal"

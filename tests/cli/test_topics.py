@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seglog import Broker, LogConfig
+from seglog import Broker, LogConfig, Policies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -266,3 +266,12 @@ def test_a_change_that_cannot_be_made_adds_no_partitions(cli, shop):
     refused = cli("topics", "alter", shop, "orders", "--partitions", "4", "--max-compaction-lag", "1s")
     assert (refused.code, "max_compaction_lag is less" in refused.err) == (2, True)
     assert cli("topics", shop, "--json").json["topics"][0]["partitions"] == 2
+
+
+def test_a_topic_gets_policies(cli, shop):
+    created = cli("topics", "create", shop, "orders", "--kafka-copies", "1", "--json").json
+    assert (created["policies"]["copies"], created["policies"]["timestamps"]) == (1, "given")
+    altered = cli("topics", "alter", shop, "orders", "--kafka-timestamps", "server")
+    assert "orders keeps copies 1, timestamps server" in altered.text
+    with Broker(shop) as broker:
+        assert broker.topic("orders").policies == Policies(copies=1, timestamps="server")

@@ -346,3 +346,12 @@ def test_an_older_server_is_named_as_the_reason() -> None:
     error = error_of(Answer(404, {}, json.dumps(problem).encode()))
     assert isinstance(error, seglog.errors.InvalidArgument)
     assert "older than this client" in str(error)
+    lacks = {"detail": "there is no field 'policies' here; there are name, partitions", "error": "InvalidArgument"}
+    error = error_of(Answer(422, {}, json.dumps(lacks).encode()))
+    assert str(error).endswith("name, partitions: the server is older than this client, and must be upgraded")
+
+
+def test_a_topic_of_an_older_server_has_the_policies_of_its_retention() -> None:
+    older = {"name": "orders", "id": "0" * 32, "partitions": 1, "records": 0, "bytes": 0, "config": {}}
+    info = TopicInfo.from_json({**older, "retention": {"age": 60, "copies": 2}})
+    assert (info.policies, info.retention, info.unknown) == (seglog.Policies(copies=2), Retention(age=60), {})

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ import seglog
 from seglog.log.staging import StagedSegment
 from seglog.topic import Topic
 from seglog.topic.broker import Broker
+from tests.earlier_policies import store_with_logs
 
 GROUP = "billing"
 Place = tuple[str, int]
@@ -35,11 +36,18 @@ class Crew(NamedTuple):
         return Crew(frozenset(kept), self.members)
 
 
+class Rules(NamedTuple):
+    """The bytes that a partition's retention keeps, and the copies that its topic wants."""
+
+    bytes: int | None = None
+    copies: int = 0
+
+
 class Found(NamedTuple):
-    """What one partition was found to hold. retained: the bytes its retention keeps."""
+    """What one partition was found to hold."""
 
     values: tuple[bytes, ...]
-    retained: int | None
+    rules: Rules
 
 
 class Content(NamedTuple):
@@ -53,10 +61,15 @@ def content_of(broker: Broker) -> Content:
     """Read everything; AssertionError where a topic cannot be opened."""
     topics = {}
     for name in broker.topics():
-        logs = [broker.topic(name).partition(number) for number in range(broker.topic(name).partitions)]
+        topic = broker.topic(name)
+        logs = [topic.partition(number) for number in range(topic.partitions)]
         assert all([record.offset for record in log.scan()] == list(range(log.next_offset)) for log in logs)
         topics[name] = tuple(
-            Found(tuple(record.value or b"" for record in log.scan()), log.config.retention.bytes) for log in logs
+            Found(
+                tuple(record.value or b"" for record in log.scan()),
+                Rules(log.config.retention.bytes, topic.policies.copies),
+            )
+            for log in logs
         )
     assert broker.failed == {}
     if GROUP not in broker.groups.names():
@@ -72,7 +85,7 @@ class Part:
 
     values: tuple[bytes, ...] = ()
     durable: int = 0
-    retained: frozenset[int | None] = frozenset([None])
+    rules: Rules = field(default_factory=Rules)
 
     def objection(self, found: Found, *, power_lost: bool) -> str | None:
         """Return why it cannot have been this, None if it can."""
@@ -81,7 +94,7 @@ class Part:
             return f"{found.values} is no beginning of {self.values}"
         if len(found.values) < least:
             return f"{found.values} lacks some of {self.values[:least]}"
-        return None if found.retained in self.retained else f"its retention is {found.retained}"
+        return None if found.rules == self.rules else f"it has {found.rules}"
 
 
 @dataclass(frozen=True)
@@ -183,7 +196,7 @@ class TopicLedger:
         reasons = self.standing.objections(found, power_lost=power_lost)
         assert not reasons, reasons
         topics = {
-            name: tuple(Part(one.values, len(one.values), frozenset([one.retained])) for one in parts)
+            name: tuple(Part(one.values, len(one.values), one.rules) for one in parts)
             for name, parts in found.topics.items()
         }
         self._note(World(topics, (found.crew,)))
@@ -198,7 +211,7 @@ class TopicLedger:
     def add_partitions(self, broker: Broker, name: str, partitions: int) -> None:
         """Add partitions: all of them or none."""
         parts = self.known.topics[name]
-        grown = (*parts, *(Part(retained=parts[0].retained) for _ in range(partitions - len(parts))))
+        grown = (*parts, *(Part(rules=parts[0].rules) for _ in range(partitions - len(parts))))
         with self.call(broker, replace(self.known, topics={**self.known.topics, name: grown})):
             broker.add_partitions(name, partitions)
 
@@ -280,8 +293,20 @@ class TopicLedger:
         with self.call(broker, self.known.then(last._replace(members=last.members - {member}))):
             broker.groups.leave(GROUP, member)
 
-    def alter(self, broker: Broker, name: str, retained: int) -> None:
-        """Give a topic another retention: all partitions or none."""
-        altered = tuple(replace(part, retained=frozenset([retained])) for part in self.known.topics[name])
+    def alter(self, broker: Broker, name: str, rules: Rules) -> None:
+        """Give a topic other rules: all partitions and the topic, or none."""
+        parts = self.known.topics[name]
+        altered = tuple(replace(part, rules=rules) for part in parts)
+        changes: dict[str, Any] = {}
+        if rules.bytes != parts[0].rules.bytes:
+            changes = {"retention": seglog.Retention(bytes=rules.bytes), "segment_age": 60}
+        if rules.copies != parts[0].rules.copies:
+            changes["policies"] = seglog.Policies(copies=rules.copies)
         with self.call(broker, replace(self.known, topics={**self.known.topics, name: altered})):
-            broker.alter_topic(name, retention=seglog.Retention(bytes=retained), segment_age=60)
+            broker.alter_topic(name, **changes)
+
+    def as_an_earlier_version(self, broker: Broker, name: str, copies: int) -> None:
+        """Store the policies of a topic with its logs, as earlier versions did."""
+        store_with_logs(broker.topic(name), seglog.Policies(copies=copies))
+        parts = tuple(replace(part, rules=Rules(copies=copies)) for part in self.known.topics[name])
+        self._note(replace(self.known, topics={**self.known.topics, name: parts}))

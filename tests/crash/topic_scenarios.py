@@ -12,7 +12,7 @@ from seglog.log.staging import Stage, StagedSegment
 from seglog.storage import Storage, Subdirectory
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 from seglog.topic.broker import Broker
-from tests.crash.topic_ledger import TopicLedger
+from tests.crash.topic_ledger import Rules, TopicLedger
 
 SMALL = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64)
 EACH = seglog.LogConfig(segment_bytes=512, index_interval_bytes=64, flush_records=1)
@@ -139,8 +139,22 @@ def groups(storage: Storage, ledger: TopicLedger) -> None:
 
 def alter(storage: Storage, ledger: TopicLedger) -> None:
     broker = opened(storage, ledger)
-    ledger.alter(broker, "orders", 10**6)
+    ledger.alter(broker, "orders", Rules(10**6))
     ledger.append(broker, "orders", 1, b"after")
+    ledger.alter(broker, "orders", Rules(10**5, copies=1))
+    ledger.alter(broker, "orders", Rules(10**5))
+
+
+def of_an_earlier_version(storage: Storage, ledger: TopicLedger) -> None:
+    orders()(storage, ledger)
+    with opened(storage, ledger) as broker:
+        ledger.as_an_earlier_version(broker, "orders", copies=2)
+
+
+def upgrade(storage: Storage, ledger: TopicLedger) -> None:
+    broker = opened(storage, ledger)
+    ledger.append(broker, "orders", 1, b"after")
+    ledger.alter(broker, "orders", Rules(copies=0))
 
 
 SCENARIOS = [
@@ -153,6 +167,7 @@ SCENARIOS = [
     Scenario("publish to partitions", orders(), publish),
     Scenario("groups", orders(), groups),
     Scenario("alter four partitions", orders(partitions=4), alter),
+    Scenario("take policies of an earlier version, and alter them", of_an_earlier_version, upgrade),
 ]
 
 

@@ -14,7 +14,7 @@ import seglog
 from seglog import Broker, LogConfig, Mirror, Retention
 from seglog.errors import CompactionAborted
 from tests.conftest import Served
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -323,3 +323,24 @@ def test_a_copy_of_a_server_without_topics_looks_for_them_twice_a_second(leader:
     with Mirror(leader, tmp_path / "copy") as mirror:
         mirror.run(stop=pauses)
     assert pauses.seconds == [0.5]
+
+
+@pytest.mark.parametrize("topic", ["", "/orders"])
+def test_a_copy_of_a_server_has_the_policies_and_their_changes(
+    serve: Callable[..., Served], tmp_path: Path, topic: str
+) -> None:
+    leader = serve()
+    described = tmp_path / "copy" if topic else tmp_path / "copy/orders"
+    with seglog.Client(leader.url) as client:
+        client.create_topic("orders", policies=seglog.Policies(copies=1, batch_bytes=9))
+        with seglog.Mirror(leader.url + topic, tmp_path / "copy") as mirror:
+            for wanted in (seglog.Policies(copies=2, batch_bytes=9), seglog.Policies(copies=0, batch_bytes=None)):
+                info = client.alter_topic("orders", policies=wanted)
+                assert info.policies == wanted
+
+                def has_them(wanted: seglog.Policies = wanted) -> bool:
+                    mirror.step()
+                    with seglog.Topic.open(described, mode="r") as copy:
+                        return copy.policies == wanted
+
+                until(has_them)

@@ -312,3 +312,30 @@ def test_what_fails_because_a_topic_is_deleted_meanwhile_is_404(serve_with):
     for reader in readers:
         reader.join()
     assert {(404, "TopicNotFound")} <= told <= {(200, None), (404, "TopicNotFound"), (404, "OffsetOutOfRange")}
+
+
+def test_policies_are_set_beside_the_config_and_changed_by_name(http):
+    wanted = {"copies": 1, "timestamps": "server"}
+    created = http.post("/topics", json={"name": "policed", "policies": wanted})
+    assert (created.status_code, "deprecation" in created.headers) == (201, False)
+    shown = http.patch("/topics/policed", json={"policies": {"copies": 0, "batch_bytes": 9}}).json()
+    unlimited = {"timestamp_ahead": None, "timestamp_behind": None}
+    assert shown["policies"] == {"copies": 0, "timestamps": "server", "batch_bytes": 9, **unlimited}
+
+
+def test_an_earlier_client_names_policies_in_the_retention_and_finds_them_there(http):
+    config = {"retention": {"copies": 1, "age": 60}}
+    created = http.post("/topics", json={"name": "earlier", "config": config})
+    assert created.headers["deprecation"].startswith("@")
+    assert (created.json()["policies"]["copies"], created.json()["retention"]["copies"]) == (1, 1)
+    altered = http.patch("/topics/earlier", json={"retention": {"copies": 2}})
+    assert altered.headers["deprecation"].startswith("@")
+    assert (altered.json()["policies"]["copies"], altered.json()["retention"]["age"]) == (2, 60)
+    both = http.patch("/topics/earlier", json={"retention": {"copies": 3}, "policies": {"copies": 4}}).json()
+    assert both["policies"]["copies"] == 4
+
+
+def test_the_retention_describes_policies_as_deprecated(http):
+    models = http.get("/openapi.json").json()["components"]["schemas"]
+    assert models["RetentionModel"]["properties"]["copies"]["deprecated"]
+    assert "deprecated" not in models["PoliciesModel"]["properties"]["copies"]

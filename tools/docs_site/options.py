@@ -121,7 +121,7 @@ def section(family: Family) -> str:
     where = f"`seglog {family.command}`" if family.command else ""
     rows = [f"\n| option | default | {where} | |\n|---|---|---|---|\n"]
     for field in dataclasses.fields(family.kind):
-        if field.name not in texts:  # a private one
+        if field.name.startswith("_"):
             continue
         flag = family.flags.get(field.name, "")
         shown = f"`{flag}`" if flag else ""

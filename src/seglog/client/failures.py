@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from seglog.client.requests.call import Answer
 
 _NO_SUCH_REQUEST = (404, 405)
+_UNKNOWN_FIELD = "there is no field '"
 _PASSING = (408, 429, 503)
 _OF_PROBLEMS = frozenset({"type", "title", "status", "detail", "error", "retriable"})
 _SHOWN_BYTES = 200
@@ -43,6 +44,8 @@ def error_of(answer: Answer) -> SeglogError:
     """Return the error of a refusal, with the attributes that the server sent."""
     problem = _problem(answer)
     detail = str(problem.get("detail") or _shown(answer))
+    if _UNKNOWN_FIELD in detail:  # this client sends only what its own version has
+        detail = f"{detail}: the server is older than this client, and must be upgraded"
     kind = getattr(errors, str(problem.get("error")), None)
     if not (isinstance(kind, type) and issubclass(kind, SeglogError)) or kind is SeglogError:
         return _by_status(answer, detail)

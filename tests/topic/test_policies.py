@@ -1,0 +1,224 @@
+"""What a topic wants of requests: stored in topic.json, altered by one commit, and taken from logs."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import seglog
+from seglog import Archiver, Broker, LogConfig, Mirror, Policies, Retention, Topic
+from seglog.replication import promote
+from seglog.topic.layout import description
+from seglog.topic.repair import repair_place
+from tests.earlier_policies import store_with_logs
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVER = Policies(copies=2, timestamps="server")
+
+
+def stored(topic: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((topic / "topic.json").read_text())
+    return values
+
+
+def with_logs(topic: Path) -> list[bool]:
+    """Return whether the manifest of each log has policies."""
+    with Topic.open(topic, mode="r") as read:
+        logs = [read.partition(number) for number in range(read.partitions)]
+        return ["copies" in log.config.to_json()["retention"] for log in logs]
+
+
+@pytest.fixture
+def earlier(root: Path) -> Path:
+    """A directory of topics whose topic `orders` has its policies where earlier versions stored them."""
+    with Broker(root) as broker:
+        topic = broker.create_topic("orders", partitions=2)
+        topic.append(b"v", partition=0)
+        store_with_logs(topic, SERVER)
+    assert stored(root / "orders")["format_version"] == 1
+    return root
+
+
+def test_a_topic_has_its_policies_for_good_and_gives_only_the_fields_that_are_named(broker: Broker, root: Path) -> None:
+    topic = broker.create_topic("orders", partitions=2, policies=SERVER)
+    twin = topic.with_serializers()
+    broker.alter_topic("orders", policies=Policies(copies=1))
+    topic.alter(policies=Policies(batch_bytes=1000), segment_age=60)
+    wanted = Policies(copies=1, timestamps="server", batch_bytes=1000)
+    assert topic.policies == twin.policies == wanted
+    assert topic.partition(1).config == LogConfig(segment_age=60)
+    broker.close()
+    with Topic.open(root / "orders", mode="r") as read:
+        assert read.policies == wanted
+
+
+def test_an_earlier_version_refuses_a_topic_only_while_it_has_policies(broker: Broker, root: Path) -> None:
+    broker.create_topic("orders", partitions=2)
+    plain = (root / "orders/topic.json").read_bytes()
+    broker.alter_topic("orders", policies=Policies(copies=1))
+    assert (stored(root / "orders")["format_version"], stored(root / "orders")["policies"]) == (3, {"copies": 1})
+    broker.alter_topic("orders", policies=Policies(copies=0))
+    assert (root / "orders/topic.json").read_bytes() == plain
+
+
+def test_to_alter_policies_alone_is_one_write_of_the_topic(broker: Broker) -> None:
+    topic = broker.create_topic("orders", partitions=3)
+    before = [topic.partition(number).view().manifest.version for number in range(3)]
+    broker.alter_topic("orders", policies=Policies(copies=1))
+    assert [topic.partition(number).view().manifest.version for number in range(3)] == before
+
+
+def test_policies_of_a_newer_version_are_refused(broker: Broker, root: Path) -> None:
+    broker.create_topic("orders")
+    broker.close()
+    path = root / "orders/topic.json"
+    values = {**stored(root / "orders"), "format_version": 3, "policies": {"colour": "red"}}
+    del values["check"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(seglog.FormatVersionError, match=r"policies\.colour, which this seglog does not know; upgrade"):
+        Topic.open(root / "orders")
+
+
+def test_policies_of_an_earlier_version_are_read_without_a_write_and_moved_by_a_writer(earlier: Path) -> None:
+    before = (earlier / "orders/topic.json").read_bytes()
+    with Topic.open(earlier / "orders", mode="r") as read:
+        assert read.policies == SERVER
+    assert (earlier / "orders/topic.json").read_bytes() == before
+    assert with_logs(earlier / "orders") == [True, True]
+    for _ in range(2):
+        with Broker(earlier) as broker:
+            assert broker.topic("orders").policies == SERVER
+        assert with_logs(earlier / "orders") == [False, False]
+    assert stored(earlier / "orders")["policies"] == SERVER.to_json()
+
+
+def test_policies_in_a_change_that_an_earlier_version_began_count(earlier: Path) -> None:
+    values = {**stored(earlier / "orders"), "format_version": 2, "altering": {"retention": {"copies": 5, "age": 60}}}
+    del values["check"]
+    (earlier / "orders/topic.json").write_text(json.dumps(values))
+    for mode in ("r", "a", "r"):
+        with Topic.open(earlier / "orders", mode=mode) as topic:
+            assert topic.policies == Policies(copies=5, timestamps="server")
+    with Topic.open(earlier / "orders") as topic:
+        assert topic.partition(1).config.retention == Retention(age=60)
+
+
+def test_the_former_fields_warn_and_are_taken_over(broker: Broker) -> None:
+    with pytest.warns(DeprecationWarning, match=r"Retention\(copies\) is deprecated; use Policies of the topic") as one:
+        kept = Retention(copies=1, age=60)
+    assert one[0].filename == __file__
+    topic = broker.create_topic("orders", config=LogConfig(retention=kept), policies=Policies(batch_bytes=9))
+    assert topic.policies == Policies(copies=1, batch_bytes=9)
+    assert topic.partition(0).config.retention == Retention(age=60)
+    with pytest.warns(DeprecationWarning):
+        broker.alter_topic("orders", retention=Retention(copies=3))
+    assert topic.policies.copies == 3
+    with pytest.warns(DeprecationWarning, match=r"Retention\.copies"):
+        assert pickle.loads(pickle.dumps(kept)).copies == 1  # noqa: S301 - made here
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+        kept.colour  # type: ignore[attr-defined] # noqa: B018 - it raises
+
+
+def test_a_log_without_a_topic_stores_none(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="a log without a topic has no use of it"):
+        kept = Retention(copies=1)
+    with seglog.open(tmp_path / "log", LogConfig(retention=kept)) as log:
+        log.alter(retention=kept)
+        assert "copies" not in log.config.to_json()["retention"]
+
+
+def test_partitions_that_are_added_to_a_topic_leave_its_policies(broker: Broker, root: Path) -> None:
+    broker.create_topic("orders", policies=SERVER)
+    broker.add_partitions("orders", 2)
+    broker.alter_topic("orders", segment_age=60)
+    assert stored(root / "orders")["policies"] == SERVER.to_json()
+
+
+# --- copies of topics -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["", "orders"])
+def test_a_copy_has_the_policies_of_its_leader_and_their_changes(
+    broker: Broker, root: Path, place: str, tmp_path: Path
+) -> None:
+    broker.create_topic("orders", policies=SERVER)
+    copy = tmp_path / "copy"
+    with Mirror(root / place, copy) as mirror:
+        mirror.step()
+        described = copy if place else copy / "orders"
+        assert stored(described)["policies"] == SERVER.to_json()
+        broker.alter_topic("orders", policies=Policies(copies=1, timestamps="given"))
+
+        def has_them() -> bool:
+            mirror.step()
+            return stored(described).get("policies") == {"copies": 1}
+
+        until(has_them)
+
+
+def test_a_copy_of_a_leader_of_an_earlier_version_keeps_the_policies_while_it_is_upgraded_and_promoted(
+    earlier: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    with Mirror(earlier, copy) as mirror:
+        mirror.step()
+        with Topic.open(copy / "orders", mode="r") as read:
+            assert read.policies == SERVER
+        with Broker(earlier) as broker:
+            broker.topic("orders")
+
+        def is_upgraded() -> bool:
+            mirror.step()
+            with Topic.open(copy / "orders", mode="r") as read:
+                assert read.policies == SERVER, "at no moment they are lost"
+            return not any(with_logs(copy / "orders"))
+
+        until(is_upgraded)
+    promote(copy)
+    with Broker(copy) as leader:
+        assert leader.topic("orders").policies == SERVER
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_a_backup_and_an_archive_have_the_policies(earlier: Path, tmp_path: Path, upgraded: bool) -> None:
+    archive = (tmp_path / "archive").as_uri()
+    for again in range(2):
+        if again and upgraded:
+            with Broker(earlier) as broker:
+                broker.topic("orders")
+        seglog.backup(earlier, tmp_path / "backup")
+        with Archiver(earlier, archive, hold=False) as archiver:
+            archiver.step()
+        seglog.restore(archive, tmp_path / f"restored-{again}")
+        for found in (tmp_path / "backup", tmp_path / f"restored-{again}"):
+            with Topic.open(found / "orders", mode="r") as read:
+                assert read.policies == SERVER
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_description_is_restored_with_its_policies(root: Path) -> None:
+    with Broker(root) as broker:
+        broker.create_topic("orders", policies=SERVER)
+    path = root / "orders/topic.json"
+    known, text = description.read(root / "orders"), path.read_bytes()
+    path.write_bytes(text.replace(b'"partitions": 1', b'"p'))
+    repair_place(root)
+    assert description.read(root / "orders") == known
+
+
+def test_a_rebuilt_description_says_that_policies_are_lost(root: Path) -> None:
+    with Broker(root) as broker:
+        broker.create_topic("orders", policies=SERVER)
+    (root / "orders/topic.json").write_text("lost")
+    actions = [action.outcome for action in repair_place(root).actions]
+    assert any(
+        "its policies, if it had any, are lost: set them again with `seglog topics alter`" in one for one in actions
+    )
