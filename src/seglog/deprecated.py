@@ -85,7 +85,8 @@ def taking_moved(moved: type) -> Callable[[type[Kind]], type[Kind]]:
             theirs = {name: fields.pop(name) for name in declared(moved).keys() & fields.keys()}
             if theirs:
                 _warn(f"{kind.__name__}({', '.join(sorted(theirs))})", _MOVED.format(moved.__name__))
-                fields["_moved"] = moved(**theirs)
+                before = fields.get("_moved")  # as dataclasses.replace gives it
+                fields["_moved"] = moved(**theirs) if before is None else moved(**theirs).over(before)
             init(self, *args, **fields)
 
         def read(self: Any, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from seglog import Archiver, Broker, LogConfig, Mirror, Policies, Retention, Top
 from seglog.replication import promote
 from seglog.topic.layout import description
 from seglog.topic.repair import repair_place
-from tests.earlier_policies import store_with_logs
+from tests.earlier_policies import alter_with_logs, store_with_logs
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -74,6 +75,55 @@ def test_to_alter_policies_alone_is_one_write_of_the_topic(broker: Broker) -> No
     assert [topic.partition(number).view().manifest.version for number in range(3)] == before
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("settings", [{}, {"segment_age": 60.0}])
+@pytest.mark.parametrize("again", [0, 1])
+def test_policies_hold_that_are_altered_again_after_the_sync_of_the_topic_failed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, settings: dict[str, Any], again: int
+) -> None:
+    with Broker(root) as broker:
+        topic = broker.create_topic("orders", partitions=partitions, policies=Policies(copies=again))
+        write = description.write
+
+        def unsynced(place: Any, wanted: description.Description) -> None:
+            write(place, wanted)
+            raise seglog.StorageError(5, "the directory is not synced", str(root))
+
+        with monkeypatch.context() as faulty, pytest.raises(seglog.StorageError):
+            faulty.setattr(description, "write", unsynced)
+            broker.alter_topic("orders", policies=Policies(copies=1 - again), **settings)
+        for copies in (again, 1 - again):
+            broker.alter_topic("orders", policies=Policies(copies=copies), **settings)
+            assert topic.policies.copies == (description.read(root / "orders").policies or Policies()).copies == copies
+            assert topic.partition(partitions - 1).config == LogConfig(**settings)
+
+
+def test_a_reader_sees_the_policies_that_the_topic_has_now(broker: Broker, root: Path) -> None:
+    broker.create_topic("orders", policies=SERVER)
+    with Topic.open(root / "orders", mode="r") as read:
+        broker.alter_topic("orders", policies=Policies(copies=1))
+        assert read.policies == Policies(copies=1, timestamps="server")
+        broker.delete_topic("orders")
+        assert read.policies == Policies(copies=1, timestamps="server")
+
+
+def test_a_reader_that_opens_a_topic_while_its_policies_are_moved_sees_them(
+    earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = description.read
+
+    def overtaken(place: Any) -> description.Description:
+        found = read(place)
+        monkeypatch.undo()
+        with Broker(earlier) as broker:
+            broker.topic("orders")
+        return found
+
+    monkeypatch.setattr(description, "read", overtaken)
+    with Topic.open(earlier / "orders", mode="r") as opened:
+        assert opened.policies == SERVER
+
+
 def test_policies_of_a_newer_version_are_refused(broker: Broker, root: Path) -> None:
     broker.create_topic("orders")
     broker.close()
@@ -123,6 +173,13 @@ def test_the_former_fields_warn_and_are_taken_over(broker: Broker) -> None:
         assert pickle.loads(pickle.dumps(kept)).copies == 1  # noqa: S301 - made here
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         kept.colour  # type: ignore[attr-defined] # noqa: B018 - it raises
+
+
+def test_a_former_field_that_is_replaced_leaves_the_others() -> None:
+    with pytest.warns(DeprecationWarning):
+        one = Retention(copies=1, timestamps="server", age=60)
+    with pytest.warns(DeprecationWarning):
+        assert replace(one, batch_bytes=5)._moved == Policies(copies=1, timestamps="server", batch_bytes=5)
 
 
 def test_a_log_without_a_topic_stores_none(tmp_path: Path) -> None:
@@ -183,6 +240,43 @@ def test_a_copy_of_a_leader_of_an_earlier_version_keeps_the_policies_while_it_is
     promote(copy)
     with Broker(copy) as leader:
         assert leader.topic("orders").policies == SERVER
+
+
+def test_a_new_copy_of_a_leader_of_an_earlier_version_has_policies_that_were_altered_since_the_last_look(
+    earlier: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    with Mirror(earlier, copy) as mirror:
+        mirror.catch_up()
+    altered = Policies(copies=1, timestamps="server", batch_bytes=1000)
+    alter_with_logs(earlier / "orders", altered)
+    with Mirror(earlier, copy) as mirror:
+        mirror.catch_up()
+    with Topic.open(copy / "orders", mode="r") as read:
+        assert read.policies == altered
+    promote(copy)
+    with Broker(copy) as leader:
+        assert leader.topic("orders").policies == altered
+
+
+def test_a_topic_that_replaces_the_source_of_a_copy_leaves_the_copy_as_it_is(
+    broker: Broker, root: Path, tmp_path: Path
+) -> None:
+    broker.create_topic("orders").append(b"1")
+    with Mirror(root / "orders", tmp_path / "copy") as mirror:
+        mirror.step()
+        broker.delete_topic("orders")
+        broker.create_topic("orders")
+
+        def is_refused() -> bool:
+            with pytest.raises(seglog.LogReplaced) as caught:
+                mirror.step()
+            return "another topic" in str(caught.value)
+
+        until(is_refused)
+    promote(tmp_path / "copy")
+    with Topic.open(tmp_path / "copy") as leader:
+        assert leader.partition(0).read(0).value == b"1"
 
 
 @pytest.mark.parametrize("upgraded", [False, True])

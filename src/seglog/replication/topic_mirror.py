@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from seglog.clock import Clock
-from seglog.errors import CopyDiverged
+from seglog.errors import CopyDiverged, LogReplaced
 from seglog.log.catalog import read_manifest
-from seglog.log.log import Log
 from seglog.policies import Policies
 from seglog.replication.log_mirror import LogMirror
 from seglog.storage import Storage, Subdirectory
@@ -46,6 +45,7 @@ class TopicMirror:
         self._source, self._directory, self._target = source, directory, target
         self._options: Any = {"restart": restart, "pin": pin, "name": name, "clock": clock}
         self.logs: dict[int, LogMirror] = {}
+        self.description = description
         target.make([])
         with ExitStack() as resources:
             lock = creation.lock_topic(target)
@@ -59,8 +59,13 @@ class TopicMirror:
     def follow(self, description: Description) -> None:
         """Copy the partitions that the source has and the copy has not: all of them at first, then those added.
 
-        And take its policies.
+        And take its policies. Raises LogReplaced: the source is another topic now.
         """
+        if self.logs and description.id != self.description.id:
+            raise LogReplaced(
+                f"{description.name}: another topic is at its path now; the copy {self._target.path} has the former "
+                "one. Copy the new one into another directory"
+            )
         added: dict[int, LogMirror] = {}
         with ExitStack() as resources:
             for number in range(len(self.logs), description.partitions):
@@ -70,19 +75,20 @@ class TopicMirror:
                 added[number] = LogMirror(log, place, home=(description.id, number), **self._options)
                 resources.callback(added[number].close)
             logs = {**self.logs, **added}
-            self._describe(description, [logs[number].log for number in sorted(logs)])
+            self._describe(description, [logs[number] for number in sorted(logs)])
             self._resources.enter_context(resources.pop_all())
         self.description, self.logs = description, logs
 
-    def _describe(self, theirs: Description, logs: list[Log]) -> None:
+    def _describe(self, theirs: Description, logs: list[LogMirror]) -> None:
         """Write topic.json, once the copy has all partitions of the source, unless it is there.
 
-        It has the policies that a source of an earlier version has in its logs, before these lose them.
+        It has the policies that a source of an earlier version has in its logs now.
         """
-        policies = theirs.policies or logs[0].config.retention._moved or Policies()
+        moved = None if theirs.policies is not None else logs[0].source.fetch(None).config.retention._moved
+        policies = theirs.policies or moved or Policies()
         partitions = max(len(logs), 0 if self._stored is None else self._stored.partitions)
         wanted = replace(theirs, altering=None, partitions=partitions, policies=policies)
-        if all(log.config.retention._moved is None for log in logs):
+        if all(one.log.config.retention._moved is None for one in logs):
             wanted = wanted.settled(policies)
         if wanted != self._stored:
             topic_json.write(self._target, wanted)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from seglog.clock import Clock
 from seglog.config import Expose, LogConfig, Retention, changes_from_json, changes_to_json
-from seglog.errors import LogFenced, StorageError
+from seglog.errors import LogFenced, SeglogError, StorageError
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
 from seglog.log.opening import open_partition, storage_at
@@ -26,11 +26,35 @@ from seglog.topic.layout.names import refuse_reserved
 Mode = Literal["a", "r"]
 
 
-@dataclass(slots=True)
 class Rules:
-    """The policies that a topic has now, for all who have it open in this process."""
+    """The policies that an open topic has now.
 
-    policies: Policies
+    A reader sees what another process writes: the leader's server, a mirror. Whoever writes knows them, unless a write
+    has failed.
+    """
+
+    def __init__(self, root: Storage, stored: Description, logs: Sequence[Log], seen: object) -> None:
+        """Keep topic.json as read before the logs were opened. seen: its identity then; None: of a writer."""
+        self._root, self._stored, self._logs, self._seen = root, stored, logs, seen
+        self.is_certain = True
+
+    @property
+    def policies(self) -> Policies:
+        """The policies. What cannot be read now, such as of a topic that is being deleted, is as it was."""
+        with suppress(SeglogError):
+            if not self.is_certain:
+                self._stored = topic_json.read(self._root)
+            elif self._seen is not None:
+                seen = self._root.identity(topic_json.FILE_NAME)
+                if seen != self._seen:
+                    self._stored, self._seen = topic_json.read(self._root), seen
+        return policies_of(self._stored, self._logs)
+
+    def write(self, stored: Description) -> None:
+        """Write topic.json. After an error it is not known which is there after a crash, until it is written again."""
+        self.is_certain = False
+        topic_json.write(self._root, stored)
+        self._stored, self.is_certain = stored, True
 
 
 class Parts(NamedTuple):
@@ -73,7 +97,8 @@ def create_parts(
                 for number, place in enumerate(places)
             ]
             _commit(root, description)
-            return Parts(shown, root, description, logs, resources.pop_all(), lock.tree, Rules(given))
+            rules = Rules(root, description, logs, None)
+            return Parts(shown, root, description, logs, resources.pop_all(), lock.tree, rules)
     except Exception as error:
         creation.abandon(root, error, is_made=is_made)
         raise
@@ -83,6 +108,7 @@ def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expos
     """Open a topic that exists; see Topic.open."""
     root = storage_at(path)
     shown = _path_of(path, root)
+    seen = root.identity(topic_json.FILE_NAME) if mode == "r" else None
     description = topic_json.read(root)
     with ExitStack() as resources:
         tree = None
@@ -97,10 +123,10 @@ def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expos
             )
             for number, place in enumerate(places)
         ]
-        rules = Rules(policies_of(description, logs))
+        rules = Rules(root, description, logs, seen)
         if mode == "a" and _is_unsettled(description, logs):
             with suppress(StorageError, LogFenced):  # such as a full disk; the next opening tries again
-                description = _settle(root, description, logs)
+                description = _settle(rules, description, logs)
         return Parts(shown, root, description, logs, resources.pop_all(), tree, rules)
 
 
@@ -129,26 +155,26 @@ def alter_parts(parts: Parts, changes: Mapping[str, Any]) -> None:
     That is topic.json, which has the settings until all logs have them; see `open_parts`. For settings alone of a
     topic with one partition it is the manifest.
     """
-    changes, wanted = _parted(changes, parts.rules.policies)
+    rules, present = parts.rules, parts.rules.policies
+    changes, wanted = _parted(changes, present)
     for log in parts.logs:
         log.config.altered(changes)  # an invalid one changes nothing
-    if len(parts.logs) == 1 and wanted == parts.rules.policies:
+    if len(parts.logs) == 1 and wanted == present and rules.is_certain:
         parts.logs[0].alter(**changes)
         return
     for log in parts.logs:
         log.alter()  # raises if it cannot change, as if it is fenced
     stored = topic_json.read(parts.storage)
     if _is_unsettled(stored, parts.logs):  # of a call that failed
-        stored = _settle(parts.storage, stored, parts.logs)
+        stored = _settle(rules, stored, parts.logs)
     if all(log.config.altered(changes) == log.config for log in parts.logs):
         changes = {}
-    if not changes and (stored.policies or Policies()) == wanted:
+    if not changes and (stored.policies or Policies()) == wanted and rules.is_certain:
         return  # tools that keep a topic as it is described set the same again and again
     stored = replace(stored.settled(wanted), altering=changes_to_json(changes) if changes else None)
-    topic_json.write(parts.storage, stored)
-    parts.rules.policies = wanted
+    rules.write(stored)
     if changes:
-        _settle(parts.storage, stored, parts.logs)
+        _settle(rules, stored, parts.logs)
 
 
 def _parted(changes: Mapping[str, Any], present: Policies) -> tuple[dict[str, Any], Policies]:
@@ -179,7 +205,7 @@ def _is_unsettled(stored: Description, logs: Sequence[Log]) -> bool:
     return stored.altering is not None or any(log.config.retention._moved is not None for log in logs)
 
 
-def _settle(root: Storage, stored: Description, logs: Sequence[Log]) -> Description:
+def _settle(rules: Rules, stored: Description, logs: Sequence[Log]) -> Description:
     """Make the change that topic.json has in every log, take the policies that an earlier version stored there, and
     return the new description. A crash at any moment leaves the same policies: topic.json comes first, and counts.
     """
@@ -187,7 +213,7 @@ def _settle(root: Storage, stored: Description, logs: Sequence[Log]) -> Descript
     policies = policies_of(stored, logs)
     if stored.policies is None and policies != Policies():
         stored = replace(stored, policies=policies)
-        topic_json.write(root, stored)
+        rules.write(stored)
     for number, log in enumerate(logs):
         try:
             log.alter(**changes)
@@ -198,7 +224,7 @@ def _settle(root: Storage, stored: Description, logs: Sequence[Log]) -> Descript
                 "settings, or opening the topic, goes on with the others"
             )
             raise
-    topic_json.write(root, stored.settled(policies))
+    rules.write(stored.settled(policies))
     return stored.settled(policies)
 
 

@@ -51,7 +51,7 @@ class ReadableTopic(Uncopied):
 
     @property
     def policies(self) -> Policies:
-        """What the topic wants of requests; of a topic open for reading as it was opened."""
+        """What the topic wants of requests."""
         return self._parts.rules.policies
 
     def partition(self, number: int) -> Log:
