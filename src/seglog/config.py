@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from seglog.deprecated import taking_moved
 from seglog.errors import ConfigError
-from seglog.fields import Fields, Seconds, microseconds, noting, settle
-from seglog.policies import Policies, parted
+from seglog.fields import Config, Fields, Seconds, microseconds, noting, restored, settle
+from seglog.policies import Policies, PolicyFields, parted
 from seglog.settings import (
     DAY,
     MAX_INT64,
@@ -41,10 +41,16 @@ def _default_overflow(segment_bytes: int) -> int:
     return min(segment_bytes // 2, MAX_STORE_BYTES - segment_bytes)
 
 
+if TYPE_CHECKING:
+    _Typed = PolicyFields  # what `taking_moved` adds
+else:
+    _Typed = Fields
+
+
 @taking_moved(Policies)
 @noting
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Retention(Fields):
+class Retention(_Typed):
     """Which records a log deletes. Policies combine. Sizes are in bytes, times in seconds or a timedelta.
 
     For an existing log, a field that is not given keeps its stored value.
@@ -310,6 +316,13 @@ class LogConfig(Fields):
             raise ConfigError(
                 f"the stored config has an option unknown to this version ({error}); open it with a newer version"
             ) from error
+
+
+def _restored(kind: type[Config], values: dict[str, Any], given: frozenset[str]) -> Config:
+    """Return a config of a pickle that a version before Policies made: it calls this function."""
+    own, moved = parted(values)
+    theirs = {name: value for name, value in moved.items() if name in given}
+    return restored(kind, own | ({"_moved": Policies(**theirs)} if theirs else {}), given - moved.keys())
 
 
 def changes_to_json(changes: Mapping[str, Any]) -> dict[str, Any]:

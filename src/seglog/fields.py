@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -34,11 +35,14 @@ class Fields:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Keep the given fields in copies and in other processes."""
-        return _restored, (type(self), {name: getattr(self, name) for name in self.__slots__}, self._given)
+        return restored, (type(self), self._values(), self._given)
 
     def given(self) -> dict[str, Any]:
         """Return the fields that were given, by name."""
-        return {name: getattr(self, name) for name in self.__slots__ if name in self._given}
+        return {name: value for name, value in self._values().items() if name in self._given}
+
+    def _values(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type] # it is a dataclass
 
     def to_json(self) -> dict[str, Any]:
         """Return the plain values that are stored. Those of later versions only if they are set: earlier ones do not
@@ -48,7 +52,8 @@ class Fields:
         return {name: value for name, (value, one) in values.items() if not one.setting.later or value != one.default}
 
 
-def _restored(kind: type[Config], values: dict[str, Any], given: frozenset[str]) -> Config:
+def restored(kind: type[Config], values: dict[str, Any], given: frozenset[str]) -> Config:
+    """Return a config of a pickle: with which values, and which of them were given."""
     config = kind(**values)
     settle(config, "_given", given)
     return config

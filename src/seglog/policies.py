@@ -15,9 +15,20 @@ MIN_INT64 = -(2**63)
 _OF_KAFKA: dict[str, Any] = {"scope": Scope.KAFKA, "altered": True, "later": True}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyFields(Fields):
+    """The fields of Policies, which Retention had before it."""
+
+    copies: Annotated[int, count(0, MOST_COPIES, **_OF_KAFKA)] = 0
+    timestamps: Annotated[Literal["given", "server"], choice(**_OF_KAFKA)] = "given"
+    batch_bytes: Annotated[int | None, size(**_OF_KAFKA)] = None
+    timestamp_ahead: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
+    timestamp_behind: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
+
+
 @noting
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Policies(Fields):
+class Policies(PolicyFields):
     """What a topic wants of requests. It is stored with the topic. Sizes are in bytes, times in seconds or a timedelta.
 
     For an existing topic, a field that is not given keeps its stored value.
@@ -36,12 +47,6 @@ class Policies(Fields):
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
     """
-
-    copies: Annotated[int, count(0, MOST_COPIES, **_OF_KAFKA)] = 0
-    timestamps: Annotated[Literal["given", "server"], choice(**_OF_KAFKA)] = "given"
-    batch_bytes: Annotated[int | None, size(**_OF_KAFKA)] = None
-    timestamp_ahead: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
-    timestamp_behind: Annotated[Seconds | None, duration(**_OF_KAFKA)] = None
 
     def __post_init__(self) -> None:
         self._check("policies.")

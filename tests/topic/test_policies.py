@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import seglog
-from seglog import Archiver, Broker, LogConfig, Mirror, Policies, Retention, Topic
+from seglog import Archiver, Broker, LogConfig, Mirror, Policies, Retention, Topic, config
 from seglog.replication import promote
 from seglog.topic.layout import description
 from seglog.topic.repair import repair_place
 from tests.earlier_policies import alter_with_logs, store_with_logs
 from tests.waiting import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVER = Policies(copies=2, timestamps="server")
 
@@ -173,6 +173,45 @@ def test_the_former_fields_warn_and_are_taken_over(broker: Broker) -> None:
         assert pickle.loads(pickle.dumps(kept)).copies == 1  # noqa: S301 - made here
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         kept.colour  # type: ignore[attr-defined] # noqa: B018 - it raises
+
+
+class PickledBefore:
+    """A config as a version before Policies pickles it."""
+
+    def __init__(self, kind: type, values: dict[str, Any], given: set[str]) -> None:
+        self._state = kind, values, frozenset(given)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return config._restored, self._state
+
+
+def test_a_pickle_of_an_earlier_version_has_its_policies_without_a_warning(broker: Broker) -> None:
+    values = {"age": 60.0, "copies": 2, "timestamps": "server", "batch_bytes": None}
+    kept = PickledBefore(Retention, values, {"age", "copies", "timestamps"})
+    whole = PickledBefore(LogConfig, {"segment_age": 60.0, "retention": kept}, {"segment_age", "retention"})
+    found = pickle.loads(pickle.dumps(whole))  # noqa: S301 - made here
+    assert found.given() == {"segment_age": 60, "retention": Retention(age=60, _moved=SERVER)}
+    assert found.retention.given() == {"age": 60}
+    assert broker.create_topic("orders", config=found).policies == SERVER
+    plain = pickle.loads(pickle.dumps(PickledBefore(Retention, {**values, "copies": 0}, {"age"})))  # noqa: S301
+    assert plain == Retention(age=60)
+
+
+def test_type_checkers_accept_the_former_fields(tmp_path: Path) -> None:
+    user = tmp_path / "user.py"
+    user.write_text(
+        "from seglog.config import Retention\n"
+        'kept = Retention(age=60, copies=1, timestamps="server", batch_bytes=None, timestamp_ahead=1.0)\n'
+        "print(kept.copies)\n"
+        "Retention(colour=1)\n"
+    )
+    known = [str(Path(seglog.__file__).parent / f"{name}.py") for name in ("config", "fields", "policies", "settings")]
+    options = ["--config-file=", "--follow-imports=skip", f"--cache-dir={tmp_path / 'cache'}"]
+    command = [sys.executable, "-m", "mypy", *options, str(user), *known]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    assert [line.partition("user.py:")[2] for line in said if "user.py" in line] == [
+        '4: error: Unexpected keyword argument "colour" for "Retention"  [call-arg]'
+    ]
 
 
 def test_a_former_field_that_is_replaced_leaves_the_others() -> None:
