@@ -273,6 +273,12 @@ class LogConfig(Fields):
             found["retention"] = self.retention.changed(wanted.given())
         return self._replaced(found)
 
+    def alterable(self) -> dict[str, Any]:
+        """Return what `altered` needs to give another config the settings of this one that can be altered."""
+        found = {name: getattr(self, name) for name, one in declared(LogConfig).items() if one.setting.altered}
+        kept = {name: getattr(self.retention, name) for name in declared(Retention)}
+        return {**found, "retention": Retention(**kept)}
+
     def without_moved(self) -> LogConfig:
         """Return the config without policies of the topic that an earlier version stored in it."""
         return replace(self, retention=replace(self.retention, _moved=None))

@@ -101,6 +101,7 @@ class Archiver:
         self._states: dict[str, ArchivedState] = {}
         self._pending: dict[str, ArchivedState] = {}
         self._archived_views: dict[str, tuple[int, int, int]] = {}  # what of each log is archived
+        self._texts: dict[str, str] = {}  # the description of each topic when its logs were viewed last
         self._uploaded = 0
         self._undeleted, self._delete_from = "", 0.0
         site = site_at(self._root)
@@ -198,12 +199,8 @@ class Archiver:
         return places
 
     def _topics(self, site: Site, failed: dict[str, str]) -> dict[str, str]:
-        texts = {name: text for name, text in self._writer.current.topics.items() if name in failed}
-        for directory, topic in site.topics.items():
-            if directory not in failed:
-                file = topic.open(description.FILE_NAME)
-                texts[directory] = file.pread(file.size(), 0).decode()
-        return texts
+        known = {name: text for name, text in self._writer.current.topics.items() if name in failed}
+        return known | {name: self._texts[name] for name in site.topics if name not in failed}
 
     def _uploads(self, site: Site, places: dict[str, Storage], failed: dict[str, str]) -> dict[str, LogUpload]:
         """Take a view of every log and return what is to be done for those that changed."""
@@ -227,10 +224,15 @@ class Archiver:
         found[name] = self._upload(name, place, view)
 
     def _view_all(self, directory: str, topic: Storage, places: dict[str, Storage], views: dict[str, View]) -> None:
-        """Take a view of each partition of a topic, all at one moment."""
+        """Take a view of each partition of a topic, all at one moment, and its description at that moment."""
         own = [name for name in places if name.rpartition("/")[0] == directory and name != OFFSETS]
         logs = [self._log(name, places[name]) for name in own]
-        views.update(zip(own, consistent_views(topic, logs), strict=True))
+        before, text = None, _text_of(topic)
+        while text != before:
+            found, before = consistent_views(topic, logs), text
+            text = _text_of(topic)
+        views.update(zip(own, found, strict=True))
+        self._texts[directory] = text
 
     def hold(self, places: Iterable[Storage]) -> None:
         """Let retention of new logs wait for this archive from their first record on. From any thread."""
@@ -390,6 +392,12 @@ class Archiver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _text_of(topic: Storage) -> str:
+    """Return what topic.json holds now."""
+    file = topic.open(description.FILE_NAME)
+    return file.pread(file.size(), 0).decode()
 
 
 def _fails(name: str, failed: dict[str, str]) -> bool:

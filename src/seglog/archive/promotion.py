@@ -20,9 +20,11 @@ from seglog.archive.history import newest
 from seglog.archive.storage import ArchiveStorage
 from seglog.archive.urls import object_store
 from seglog.clock import Clock, checked_clock, system_clock
+from seglog.config import LogConfig, changes_from_json, changes_to_json
 from seglog.errors import ArchiveMismatch, CopyDiverged, LogNotFound
 from seglog.log.catalog import read_manifest
 from seglog.log.opening import open_log, storage_at
+from seglog.policies import Policies
 from seglog.replication.lineage import Lineage, common_offset
 from seglog.replication.log_mirror import LogMirror
 from seglog.replication.promote import promote
@@ -32,11 +34,12 @@ from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
 from seglog.topic.layout.description import Description
 from seglog.topic.layout.root import OFFSETS, lock_to_write
+from seglog.topic.opening import policies_of
 from seglog.topic.repair.discover import logs_of, site_at
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from seglog.archive.commit import Commit
     from seglog.archive.objects import ObjectStore
@@ -109,12 +112,14 @@ def _catch_up(root: Storage, store: ObjectStore, clock: Clock) -> int:
     archive = ArchiveStorage(store, follow=False)
     copied = 0
     with ExitStack() as resources:
-        for name, place, home in _places(root, archive, resources):
+        for name, place, home in _places(root, archive, resources, clock):
             copied += _fill(Subdirectory(archive, name) if name else archive, place, home, clock)
     return copied
 
 
-def _places(root: Storage, archive: ArchiveStorage, resources: ExitStack) -> Iterator[tuple[str, Storage, Home | None]]:
+def _places(
+    root: Storage, archive: ArchiveStorage, resources: ExitStack, clock: Clock
+) -> Iterator[tuple[str, Storage, Home | None]]:
     """Yield every archived log with its place in the copy, locked."""
     commit = archive.commit
     if commit.kind == "log":
@@ -133,21 +138,53 @@ def _places(root: Storage, archive: ArchiveStorage, resources: ExitStack) -> Ite
         topic.make([])
         lock = creation.lock_topic(topic)
         resources.callback(lock.release)
-        _take_policies(topic, known)
-        for number in range(known.partitions):
-            name = f"{directory}/{number}".strip("/")
-            if name in commit.logs:
-                yield name, creation.partition_of(topic, number, lock.tree), (known.id, number)
+        logs = {
+            number: (name, creation.partition_of(topic, number, lock.tree))
+            for number in range(known.partitions)
+            if (name := f"{directory}/{number}".strip("/")) in commit.logs
+        }
+        if topic_json.is_topic(topic):
+            pairs = [(Subdirectory(archive, name), place) for name, place in logs.values()]
+            _take_settings(topic, known, pairs, clock)
+        for number, (name, place) in logs.items():
+            yield name, place, (known.id, number)
         if not topic_json.is_topic(topic):
             topic_json.write(topic, known)
+        elif (stored := topic_json.read(topic)).partitions < len(logs) == known.partitions:
+            topic_json.write(topic, replace(stored, partitions=known.partitions))
 
 
-def _take_policies(topic: Storage, archived: Description) -> None:
-    """Give a copy the archived policies, if it has those of its logs, which lose them by what is copied next."""
-    if archived.policies is not None and topic_json.is_topic(topic):
-        stored = topic_json.read(topic)
-        if stored.policies is None:
-            topic_json.write(topic, replace(stored, policies=archived.policies))
+def _take_settings(
+    topic: Storage, archived: Description, logs: Sequence[tuple[Storage, Storage]], clock: Clock
+) -> None:
+    """Give a copy the settings and policies of an archive that is later, by one write, before its logs change.
+
+    Opening the copy for writing completes it, as any change of settings. logs: archived logs with their copies.
+    """
+    if not any(_is_later(source, place, clock) for source, place in logs):
+        return
+    manifest = read_manifest(logs[0][0])
+    first = LogConfig() if manifest is None else manifest.config
+    wanted = first.altered(changes_from_json(archived.altering or {})).alterable()
+    policies: Policies | None = policies_of(archived, first)
+    present = [found.config for _, place in logs if (found := read_manifest(place)) is not None]
+    has_moved = archived.policies is not None or any(config.retention._moved is not None for config in present)
+    if policies == Policies() and not has_moved:
+        policies = None
+    is_same = all(config.altered(wanted) == config for config in present)
+    stored = topic_json.read(topic)
+    taken = replace(stored, altering=None if is_same else changes_to_json(wanted), policies=policies)
+    if taken != stored:
+        topic_json.write(topic, taken)
+
+
+def _is_later(source: Storage, target: Storage, clock: Clock) -> bool:
+    """Return whether an archived log has a later history than its copy, or more records of the same one."""
+    with open_log(source, mode="r", clock=clock) as archived:
+        known, theirs = _known(target, clock), Lineage.of(archived.view())
+        if known is None or known.lineage.epoch != theirs.epoch:
+            return known is None or known.lineage.epoch < theirs.epoch
+        return _shared(known.lineage, archived) > known.lineage.end
 
 
 def _fill(source: Storage, target: Storage, home: Home | None, clock: Clock) -> int:

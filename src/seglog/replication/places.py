@@ -36,6 +36,10 @@ class SourcePlace(Protocol):
         """
         ...
 
+    def topic(self, directory: str) -> Description:
+        """Return one of them, as it is now. Raises LogNotFound or TopicNotFound if it was deleted."""
+        ...
+
     def log(self, topic: str, partition: int) -> LogSource:
         """Return the log of a partition; of a standalone log for ("", 0)."""
         ...
@@ -66,7 +70,7 @@ class LocalPlace:
     def topics(self) -> dict[str, Description | None]:
         """Return the present topics; see SourcePlace.topics."""
         if self.kind == "topic":
-            return {"": description.read(self._root)}
+            return {"": self.topic("")}
         found: dict[str, Description | None] = {}
         for name, place in site_at(self._root).topics.items() if self.kind == "broker" else ():
             try:
@@ -76,12 +80,18 @@ class LocalPlace:
                     found[name] = None
         return found
 
+    def topic(self, directory: str) -> Description:
+        """Return one topic; see SourcePlace.topic."""
+        return description.read(self._topic_at(directory))
+
+    def _topic_at(self, directory: str) -> Storage:
+        return Subdirectory(self._root, directory) if directory else self._root
+
     def log(self, topic: str, partition: int) -> LogSource:
         """Return the log of a partition; see SourcePlace.log."""
         if self.kind == "log":
             return LocalSource(self._root, clock=self._clock)
-        root = Subdirectory(self._root, topic) if topic else self._root
-        return LocalSource(partition_of(root, partition), clock=self._clock)
+        return LocalSource(partition_of(self._topic_at(topic), partition), clock=self._clock)
 
     def groups(self) -> LogSource | None:
         """Return the log of consumer groups, if there is one."""

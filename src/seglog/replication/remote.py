@@ -58,9 +58,13 @@ class RemotePlace:
     def topics(self) -> dict[str, Description | None]:
         """Return the present topics by name, a single one as ""; None for one that the server cannot open."""
         if self._topic is not None:
-            return {"": _described(self.client.topic(self._topic).info())}
+            return {"": self.topic("")}
         unknown = dict.fromkeys(self.client.failed_topics())  # first: one that is repaired meanwhile is in both
         return unknown | {one.name: _described(one) for one in self.client.topics()}
+
+    def topic(self, directory: str) -> Description:
+        """Return one topic; see SourcePlace.topic."""
+        return _described(self.client.topic(self._topic or directory).info())
 
     def log(self, topic: str, partition: int) -> LogSource:
         """Return the log of a partition; see SourcePlace.log."""

@@ -18,6 +18,7 @@ from seglog.storage import Storage, Subdirectory
 from seglog.topic.layout import creation
 from seglog.topic.layout import description as topic_json
 from seglog.topic.layout.description import Description
+from seglog.topic.opening import policies_of
 
 if TYPE_CHECKING:
     from seglog.replication.places import SourcePlace
@@ -82,14 +83,18 @@ class TopicMirror:
     def _describe(self, theirs: Description, logs: list[LogMirror]) -> None:
         """Write topic.json, once the copy has all partitions of the source, unless it is there.
 
-        It has the policies that a source of an earlier version has in its logs now.
+        It has the policies that a source of an earlier version has in its logs now, or has moved just now; and a change
+        of settings that the source has not completed, so that a promoted copy does.
         """
-        moved = None if theirs.policies is not None else logs[0].source.fetch(None).config.retention._moved
-        policies = theirs.policies or moved or Policies()
+        policies = theirs.policies
+        if policies is None:
+            first = logs[0].source.fetch(None).config
+            now = self._source.topic(self._directory)
+            policies = policies_of(now if now.id == theirs.id else theirs, first)
         partitions = max(len(logs), 0 if self._stored is None else self._stored.partitions)
-        wanted = replace(theirs, altering=None, partitions=partitions, policies=policies)
-        if all(one.log.config.retention._moved is None for one in logs):
-            wanted = wanted.settled(policies)
+        if policies == Policies() and all(one.log.config.retention._moved is None for one in logs):
+            policies = None
+        wanted = replace(theirs, partitions=partitions, policies=policies)
         if wanted != self._stored:
             topic_json.write(self._target, wanted)
             self._stored = wanted

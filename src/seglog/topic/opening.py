@@ -48,7 +48,7 @@ class Rules:
                 seen = self._root.identity(topic_json.FILE_NAME)
                 if seen != self._seen:
                     self._stored, self._seen = topic_json.read(self._root), seen
-        return policies_of(self._stored, self._logs)
+        return policies_of(self._stored, self._logs[0].config)
 
     def write(self, stored: Description) -> None:
         """Write topic.json. After an error it is not known which is there after a crash, until it is written again."""
@@ -192,11 +192,14 @@ def _parted(changes: Mapping[str, Any], present: Policies) -> tuple[dict[str, An
 # --- what a crash, or an earlier version, left ------------------------------------------------------------------------
 
 
-def policies_of(stored: Description, logs: Sequence[Log]) -> Policies:
-    """Return the policies of a topic: those of topic.json, or those that an earlier version stored with its logs."""
+def policies_of(stored: Description, first: LogConfig) -> Policies:
+    """Return the policies of a topic: those of topic.json, or those that an earlier version stored with its logs.
+
+    first: the config of partition 0, read before topic.json, which has them first.
+    """
     if stored.policies is not None:
         return stored.policies
-    present = logs[0].config.retention._moved or Policies()
+    present = _moved_of(first)
     altering = changes_from_json(stored.altering or {}).get("retention")
     return present if altering is None or altering._moved is None else altering._moved.over(present)
 
@@ -210,7 +213,7 @@ def _settle(rules: Rules, stored: Description, logs: Sequence[Log]) -> Descripti
     return the new description. A crash at any moment leaves the same policies: topic.json comes first, and counts.
     """
     changes = changes_from_json(stored.altering or {})
-    policies = policies_of(stored, logs)
+    policies = policies_of(stored, logs[0].config)
     if stored.policies is None and policies != Policies():
         stored = replace(stored, policies=policies)
         rules.write(stored)
