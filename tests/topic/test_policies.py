@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import pickle
@@ -22,7 +23,7 @@ from seglog.archive.promotion import promote_from_archive
 from seglog.log.opening import storage_at
 from seglog.replication import promote
 from seglog.replication.places import LocalPlace
-from seglog.testing.faulty import Crashed, Fault, FaultyStorage
+from seglog.testing.faulty import WRITING, Crashed, Fault, FaultyStorage
 from seglog.topic.layout import description
 from seglog.topic.repair import repair_place
 from tests.earlier_policies import alter_with_logs, store_with_logs
@@ -154,6 +155,27 @@ def test_policies_of_an_earlier_version_are_read_without_a_write_and_moved_by_a_
             assert broker.topic("orders").policies == SERVER
         assert with_logs(earlier / "orders") == [False, False]
     assert stored(earlier / "orders")["policies"] == SERVER.to_json()
+
+
+def test_a_topic_whose_policies_cannot_be_moved_is_opened_as_before(earlier: Path, tmp_path: Path) -> None:
+    place = earlier / "orders"
+    whole = FaultyStorage(storage_at(shutil.copytree(place, tmp_path / "whole")))
+    Topic.open(whole).close()
+    writes = [call for call in whole.calls if call.operation in WRITING]
+    first = next(number for number, call in enumerate(writes, 1) if call.name.startswith("topic.json"))
+    last = next(number for number in range(len(writes), 0, -1) if writes[number - 1].name == "topic.json")
+    for number in range(first, last + 1):
+        faulty = FaultyStorage(storage_at(shutil.copytree(place, tmp_path / str(number))))
+        faulty.fault = Fault(at=number, error=errno.EIO)
+        with Topic.open(faulty) as topic:
+            assert faulty.struck
+            for partition in (0, 1):
+                topic.append(b"after", partition=partition)
+            assert topic.policies == SERVER
+        with Topic.open(tmp_path / str(number)) as topic:
+            assert topic.policies == SERVER
+            assert [topic.partition(partition).scan().__next__().value for partition in (0, 1)] == [b"v", b"after"]
+        assert with_logs(tmp_path / str(number)) == [False, False]
 
 
 def test_policies_in_a_change_that_an_earlier_version_began_count(earlier: Path) -> None:

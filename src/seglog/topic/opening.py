@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from seglog.clock import Clock
 from seglog.config import Expose, LogConfig, Retention, changes_from_json, changes_to_json
-from seglog.errors import LogFenced, SeglogError, StorageError
+from seglog.errors import LogFenced, LogPoisoned, SeglogError, StorageError
 from seglog.log.locks.write_lock import TreeLock
 from seglog.log.log import Log
 from seglog.log.opening import open_partition, storage_at
@@ -105,7 +105,24 @@ def create_parts(
 
 
 def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expose, clock: Clock) -> Parts:
-    """Open a topic that exists; see Topic.open."""
+    """Open a topic that exists; see Topic.open. One that cannot be changed now is opened as it is."""
+    parts = _opened(path, mode, expose, clock)
+    if mode == "r" or not _is_unsettled(parts.description, parts.logs):
+        return parts
+    with ExitStack() as resources:
+        resources.push(parts.resources)
+        with suppress(StorageError, LogFenced):  # such as a full disk; the next opening tries again
+            try:
+                parts = parts._replace(description=_settle(parts.rules, parts.description, parts.logs))
+            except LogPoisoned:  # a log whose sync failed: it accepts appends once it is opened again
+                with suppress(LogPoisoned):
+                    resources.close()
+                return _opened(path, mode, expose, clock)
+        resources.pop_all()
+    return parts
+
+
+def _opened(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expose, clock: Clock) -> Parts:
     root = storage_at(path)
     shown = _path_of(path, root)
     seen = root.identity(topic_json.FILE_NAME) if mode == "r" else None
@@ -124,9 +141,6 @@ def open_parts(path: str | os.PathLike[str] | Storage, mode: Mode, expose: Expos
             for number, place in enumerate(places)
         ]
         rules = Rules(root, description, logs, seen)
-        if mode == "a" and _is_unsettled(description, logs):
-            with suppress(StorageError, LogFenced):  # such as a full disk; the next opening tries again
-                description = _settle(rules, description, logs)
         return Parts(shown, root, description, logs, resources.pop_all(), tree, rules)
 
 
