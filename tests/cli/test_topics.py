@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from seglog import Broker, LogConfig, Policies
+from seglog.client.requests import topic_calls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -266,6 +268,41 @@ def test_a_change_that_cannot_be_made_adds_no_partitions(cli, shop):
     refused = cli("topics", "alter", shop, "orders", "--partitions", "4", "--max-compaction-lag", "1s")
     assert (refused.code, "max_compaction_lag is less" in refused.err) == (2, True)
     assert cli("topics", shop, "--json").json["topics"][0]["partitions"] == 2
+
+
+def topics_of(cli, root):
+    return {one["name"]: one for one in cli("topics", root, "--json").json["topics"]}
+
+
+def test_a_setting_that_an_older_server_does_not_know_adds_no_partitions(cli, url, monkeypatch):
+    cli("topics", "create", url, "grown", "--partitions", "2")
+    alter_topic = topic_calls.alter_topic
+
+    def of_a_newer_version(*args):
+        call = alter_topic(*args)
+        return replace(call, body=call.body.replace(b"policies", b"novelties"))
+
+    monkeypatch.setattr(topic_calls, "alter_topic", of_a_newer_version)
+    refused = cli("topics", "alter", url, "grown", "--kafka-copies", "1", "--partitions", "4")
+    assert (refused.code, "the server is older than this client, and must be upgraded" in refused.err) == (2, True)
+    assert topics_of(cli, url)["grown"]["partitions"] == 2
+
+
+def test_partitions_that_cannot_be_added_change_no_setting(cli, shop):
+    cli("topics", "create", shop, "orders", "--partitions", "2")
+    refused = cli("topics", "alter", shop, "orders", "--kafka-copies", "1", "--partitions", "2")
+    assert (refused.code, "topic 'orders' has 2 partitions; 2 are not more" in refused.err) == (2, True)
+    assert cli("topics", shop, "--json").json["topics"][0]["policies"]["copies"] == 0
+
+
+def test_an_error_says_what_is_changed_already(cli, serve):
+    server = serve("--partitions", "3")
+    cli("topics", "create", server.url, "orders", "--partitions", "2")
+    refused = cli("topics", "alter", server.url, "orders", "--kafka-copies", "1", "--partitions", "4")
+    assert refused.code == 2
+    assert "allows 3 (--partitions); the settings are changed, and no partition is added" in refused.err
+    one = topics_of(cli, server.url)["orders"]
+    assert (one["partitions"], one["policies"]["copies"]) == (2, 1)
 
 
 def test_a_topic_gets_policies(cli, shop):

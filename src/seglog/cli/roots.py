@@ -41,9 +41,6 @@ class Root(Protocol):
     def topic(self, name: str) -> Facts:
         """Return one topic. TopicNotFound."""
 
-    def config(self, name: str) -> LogConfig:
-        """Return a topic's config. TopicNotFound."""
-
     def create(self, name: str, partitions: int, config: LogConfig | None, policies: Policies | None) -> Facts:
         """Create a topic."""
 
@@ -133,9 +130,6 @@ class LocalRoot:
     def topic(self, name: str) -> Facts:
         return figures_of(self._broker.topic(name))
 
-    def config(self, name: str) -> LogConfig:
-        return self._broker.topic(name).partition(0).config
-
     def create(self, name: str, partitions: int, config: LogConfig | None, policies: Policies | None) -> Facts:
         return figures_of(self._broker.create_topic(name, partitions=partitions, config=config, policies=policies))
 
@@ -193,9 +187,6 @@ class RemoteRoot:
 
     def topic(self, name: str) -> Facts:
         return _remote_facts(self._client.topic(name).info())
-
-    def config(self, name: str) -> LogConfig:
-        return self._client.topic(name).info().config
 
     def create(self, name: str, partitions: int, config: LogConfig | None, policies: Policies | None) -> Facts:
         made = self._client.create_topic(name, partitions=partitions, config=config, policies=policies)

@@ -29,8 +29,8 @@ Mode = Literal["a", "r"]
 class Rules:
     """The policies that an open topic has now.
 
-    A reader sees what another process writes: the leader's server, a mirror. Whoever writes knows them, unless a write
-    has failed.
+    A reader sees what another process writes: the leader's server, a mirror. A writer knows them, unless a write has
+    failed.
     """
 
     def __init__(self, root: Storage, stored: Description, logs: Sequence[Log], seen: object) -> None:

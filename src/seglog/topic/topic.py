@@ -32,7 +32,7 @@ from seglog.storage import Storage
 from seglog.topic.appending import Appending
 from seglog.topic.idempotency.marks import Share, checked_once
 from seglog.topic.idempotency.memory import WINDOW, OnceWindow
-from seglog.topic.layout.creation import check_partitions
+from seglog.topic.layout.creation import check_added, check_partitions
 from seglog.topic.opening import Mode, Parts, add_parts, alter_parts, create_parts, open_parts
 from seglog.topic.partition_writer import PartitionWriter
 from seglog.topic.publishing import Publishing
@@ -431,8 +431,7 @@ class Topic(AlteredByName, ReadableTopic):
         check_partitions(partitions)
         with self._structure:
             present = self.partitions
-            if partitions <= present:
-                raise InvalidArgument(f"topic {self.name!r} has {present} partitions; {partitions} are not more")
+            check_added(self.name, present, partitions)
             self._check_writable("add_partitions")
             logs, resources = add_parts(self._parts, partitions, self._logs[0].config, self._clock)
             with resources:

@@ -17,10 +17,10 @@ from seglog.cli.frame import Args, Command, Verbs, option
 from seglog.cli.location import SERVER_AS_ROOT
 from seglog.cli.lock_wait import WAIT
 from seglog.cli.options import YES
-from seglog.cli.roots import Facts, root_to_change, root_to_read, settle
+from seglog.cli.roots import Facts, Root, root_to_change, root_to_read, settle
 from seglog.cli.topic_options import ROOT, after_root, table
 from seglog.config import LogConfig, Retention
-from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument
+from seglog.errors import CorruptLog, FormatVersionError, InvalidArgument, SeglogError
 from seglog.policies import Policies
 from seglog.settings import declared
 from seglog.terminal import output
@@ -70,20 +70,35 @@ def _create(args: Args) -> int:
 
 
 def _alter(args: Args) -> int:
+    """Partitions are added last: that cannot be undone, and a server of an earlier version may refuse a setting."""
+    from seglog.topic.layout.creation import check_added
+
     settle(args, "name")
     changes = changes_given(args)
     with root_to_change(args, f"PATCH /topics/{args.name}") as root:
-        settings = {name: value for name, value in changes.items() if name != "policies"}
-        root.config(args.name).altered(settings)  # what cannot be done is refused before partitions are added
+        facts = root.topic(args.name)
         if not changes and args.partitions is None:
             raise InvalidArgument("give at least one option to change, such as --retention-age 7d; see --help")
-        facts = root.add_partitions(args.name, args.partitions) if args.partitions is not None else {}
-        facts = root.alter(args.name, changes) if changes else facts
+        if args.partitions is not None:
+            check_added(args.name, facts["partitions"], args.partitions)
+        if changes:
+            facts = root.alter(args.name, changes)
+        if args.partitions is not None:
+            facts = _grown(root, args, changes)
     if args.json:
         output.say_json(facts)
     else:
         output.say(*_alterations(args, facts, changes))
     return Exit.OK
+
+
+def _grown(root: Root, args: Args, changes: dict[str, Any]) -> Facts:
+    try:
+        return root.add_partitions(args.name, args.partitions)
+    except SeglogError as error:
+        if changes:
+            error.add_note("the settings are changed, and no partition is added")
+        raise
 
 
 def _alterations(args: Args, facts: Facts, changes: dict[str, Any]) -> Iterator[str]:

@@ -28,6 +28,13 @@ def check_partitions(partitions: object) -> None:
         raise InvalidArgument(f"partitions is {partitions}; it must be between 1 and {topic_json.MAX_PARTITIONS}")
 
 
+def check_added(name: str, present: int, partitions: int) -> None:
+    """Raise InvalidType or InvalidArgument unless a topic can be given this number of partitions."""
+    check_partitions(partitions)
+    if partitions <= present:
+        raise InvalidArgument(f"topic {name!r} has {present} partitions; {partitions} are not more")
+
+
 def check_is_new(root: Storage) -> None:
     """Raise InvalidArgument if there is a topic already."""
     if topic_json.is_topic(root):
