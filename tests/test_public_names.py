@@ -184,6 +184,7 @@ def test_the_config_has_these_options() -> None:
         "batch_bytes",
         "timestamp_ahead",
         "timestamp_behind",
+        "kafka_configs",
     ]
     assert seglog.LogConfig().segment_bytes == 1024**3
     assert seglog.LogConfig().buffer_bytes == 0

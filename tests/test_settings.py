@@ -20,7 +20,7 @@ from seglog.server.api.configs import POLICIES, RETENTION, schemas
 from seglog.server.api.configs import typed as of_request
 from seglog.server.api.models import AlterTopic, CreateTopic
 from seglog.server.api.operations import _model_of
-from seglog.settings import MIN_SECONDS, Declared, Kind, declared
+from seglog.settings import MIN_SECONDS, MOST_CHARACTERS, Declared, Kind, declared
 from tests.waiting import HANG_SECONDS
 from tools.docs_site import options as page
 
@@ -41,6 +41,8 @@ def sound(one: Declared) -> list[Any]:
             values = [True, False]
         case Kind.DURATION:
             values = [setting.least, MIN_SECONDS, 1.5, setting.most]
+        case Kind.TEXTS:
+            values = [{"flush.ms": "0100"}, {"n" * MOST_CHARACTERS: "t" * MOST_CHARACTERS}]
         case _:
             values = [setting.least, setting.most]
     return [*values, None] if one.optional else values
@@ -56,6 +58,8 @@ def wrong(one: Declared) -> list[Any]:
             values = [MIN_SECONDS / 2, -1, setting.most * 1.01, "1 h"]
         case Kind.SHARE:
             values = [-0.01, 1.01, "half"]
+        case Kind.TEXTS:
+            values = [5, {"a": 1}, {"a": "t" * (MOST_CHARACTERS + 1)}, {str(number): "" for number in range(101)}]
         case _:
             values = [setting.least - 1, setting.most + 1, "1"]
     return values if one.optional else [*values, None]
@@ -113,7 +117,8 @@ def test_a_setting_has_the_same_bounds_everywhere(kind: type, one: Declared) -> 
             continue
         expected = given(kind, one, value)
         assert over_http(kind, {one.name: value}) == expected, value
-        assert on_the_command_line(one, typed(one, value).replace(" ", "")) == expected, value
+        if one.option:
+            assert on_the_command_line(one, typed(one, value).replace(" ", "")) == expected, value
     for value in wrong(one):
         with pytest.raises(ConfigError, match=one.name):
             given(kind, one, value)
@@ -128,14 +133,16 @@ def test_a_setting_is_described_everywhere(kind: type, one: Declared) -> None:
     assert one.about.endswith("."), "the docstring says nothing"
     model = schemas()[MODELS[kind]]["properties"]
     assert model[one.name]["description"] == one.about
-    assert one.option in {name for option in topic_options() for name in option.opts}
+    offered = {name for option in topic_options() for name in option.opts}
+    assert one.option in offered or one.setting.kind is Kind.TEXTS
     assert f"| `{one.name}` |" in page.PAGE.read_text()
 
 
 @pytest.mark.parametrize(("kind", "one"), SETTINGS)
 def test_what_may_be_altered_is_the_same_everywhere(kind: type, one: Declared) -> None:
     value = one.default if one.default is not None else sound(one)[0]
-    assert (one.option in {name for option in alter_options() for name in option.opts}) is one.setting.altered
+    is_offered = one.setting.altered and bool(one.option)
+    assert (one.option in {name for option in alter_options() for name in option.opts}) is is_offered
     text = json.dumps(body(kind, {one.name: value})).encode()
     if one.setting.altered:
         assert _model_of(AlterTopic, text).changes[PARTS[kind] or one.name] is not None

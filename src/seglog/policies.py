@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from seglog.fields import Fields, Seconds, microseconds, noting
-from seglog.settings import MAX_INT64, Scope, choice, count, declared, duration, known_values, size, within_bounds
+from seglog.settings import (
+    MAX_INT64,
+    Scope,
+    choice,
+    count,
+    declared,
+    duration,
+    known_values,
+    size,
+    texts,
+    within_bounds,
+)
 
 MOST_COPIES = 100
 MIN_INT64 = -(2**63)
@@ -43,10 +54,14 @@ class Policies(PolicyFields):
         timestamp_ahead: Time by which a timestamp that a client of Kafka gives may be after the server's:
             message.timestamp.after.max.ms. None: no limit.
         timestamp_behind: Time by which it may be before the server's: message.timestamp.before.max.ms. None: no limit.
+        kafka_configs: Configs of the topic as Kafka's clients gave them, by Kafka's names: they are given back so. A
+            text counts while it means the setting that the topic has; one without effect here always counts.
 
     Raises:
         ConfigError: If a value has the wrong type or is out of range.
     """
+
+    kafka_configs: Annotated[Mapping[str, str] | None, texts(**_OF_KAFKA)] = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         self._check("policies.")

@@ -23,6 +23,7 @@ MAX_INT64 = 2**63 - 1
 DAY = 86_400.0
 MIN_SECONDS = 1e-6  # the resolution of the clock
 MAX_SECONDS = 36_525 * DAY  # 100 years: any clock plus this fits 64 bits of microseconds, and a thread can wait for it
+MOST_TEXTS, MOST_CHARACTERS = 100, 4096
 _ARGUMENT = re.compile(r"^(\w+): (.*)$")
 
 
@@ -35,6 +36,7 @@ class Kind(Enum):
     SHARE = "share"
     SWITCH = "switch"
     CHOICE = "choice"
+    TEXTS = "texts"
 
 
 class Scope(Enum):
@@ -83,7 +85,9 @@ class Declared(NamedTuple):
 
     @property
     def option(self) -> str:
-        """Its option on the command line."""
+        """Its option on the command line; "" if there is none."""
+        if self.setting.kind is Kind.TEXTS:
+            return ""
         return "--" + _PREFIXES.get(self.setting.scope, "") + self.name.replace("_", "-")
 
     def checked(self, value: Any, what: str) -> Any:
@@ -103,6 +107,8 @@ class Declared(NamedTuple):
                 if not isinstance(value, bool):
                     kinds = "True, False or None" if self.optional else "True or False"
                     raise ConfigError(f"{what} must be {kinds}, not {type(value).__name__}")
+            case Kind.TEXTS:
+                return _texts(value, what)
             case Kind.SHARE:
                 self._check_number(value, what, (int, float), "a number between 0 and 1")
             case _:
@@ -157,6 +163,14 @@ def switch(**more: Any) -> Setting:
 def choice(**more: Any) -> Setting:
     """Return a setting that is one of the texts of its type."""
     return Setting(kind=Kind.CHOICE, **more)
+
+
+def texts(**more: Any) -> Setting:
+    """Return a setting that is texts by name, at most MOST_TEXTS of them; None if there is none.
+
+    Programs keep it for their clients: the command line and the console's forms do not offer it.
+    """
+    return Setting(kind=Kind.TEXTS, **more)
 
 
 def declared(config: type) -> dict[str, Declared]:
@@ -228,6 +242,17 @@ def _values_of(hint: Any) -> tuple[tuple[str, ...], bool]:
     parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     texts = tuple(text for part in parts if get_origin(part) is Literal for text in get_args(part))
     return texts, type(None) in parts
+
+
+def _texts(value: Any, what: str) -> dict[str, str] | None:
+    if not isinstance(value, Mapping) or not all(isinstance(text, str) for pair in value.items() for text in pair):
+        raise ConfigError(f"{what} must be texts by name, not {type(value).__name__}")
+    if len(value) > MOST_TEXTS:
+        raise ConfigError(f"{what} has {len(value)} texts; it may have {MOST_TEXTS}")
+    for name, text in value.items():
+        if max(len(name), len(text)) > MOST_CHARACTERS:
+            raise ConfigError(f"{what}: {name[:80]!r} is longer than {MOST_CHARACTERS} characters")
+    return dict(sorted(value.items())) or None
 
 
 def _any_of(choices: tuple[str, ...]) -> str:

@@ -76,9 +76,10 @@ def test_a_topic_is_created_with_its_config_and_deleted(kafka, admin, name):
         max_compaction_lag=20.0,
     )
     assert info.config.retention == kept
-    assert info.policies == Policies(batch_bytes=1000, timestamp_ahead=3600.0)
+    texts = {"compression.type": "gzip"}
+    assert info.policies == Policies(batch_bytes=1000, timestamp_ahead=3600.0, kafka_configs=texts)
     found = described(admin, name)
-    assert {each: found[each].value for each in wanted} == wanted
+    assert {each: found[each].value for each in accepted} == accepted
     admin.delete_topics([name])[name].result()
     until(lambda: name not in admin.list_topics().topics)
     assert code_of(admin.delete_topics([name])[name]) == KafkaError.UNKNOWN_TOPIC_OR_PART
@@ -101,7 +102,8 @@ def test_configs_are_altered_one_by_one(kafka, admin, name):
     with Client(kafka.url) as http:
         info = http.topic(name).info()
     assert info.config.retention == Retention(compact=True, bytes=77, age_from="records")
-    assert info.policies == Policies(timestamp_ahead=3600.0)
+    assert info.policies == Policies(timestamp_ahead=3600.0, kafka_configs={"cleanup.policy": "delete,compact"})
+    assert described(admin, name)["cleanup.policy"].value == "delete,compact"
     alter(ConfigEntry("cleanup.policy", "delete", incremental_operation=operation.SUBTRACT)).result()
     assert described(admin, name)["cleanup.policy"].value == "compact"
     for entry in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,27 @@ from hypothesis import strategies as st
 
 from seglog import LogConfig, Policies, Retention
 from seglog.errors import ConfigError
-from seglog.kafka.configs import DEFAULTS, DOUBLE, INT, LONG, NEW, SETTINGS, TopicConfig, changed, values_of
+from seglog.kafka.configs import (
+    ALL_DEFAULTS,
+    DEFAULTS,
+    DOUBLE,
+    INT,
+    LONG,
+    NEW,
+    SETTINGS,
+    TopicConfig,
+    changed,
+    given_texts,
+    shown_values,
+    values_of,
+)
 from tests.kafka.suites.configs import EXPORTED
 
 DEFAULT = TopicConfig(LogConfig(), Policies())
+
+
+def without_texts(config):
+    return TopicConfig(config.log, replace(config.policies, kafka_configs=None))
 
 
 @pytest.mark.parametrize(
@@ -66,11 +84,67 @@ def test_limits_are_kept_while_the_policy_does_not_apply_them(first, changes, po
 
 def test_a_topic_is_created_with_all_that_kafka_describes():
     found = changed(NEW, EXPORTED, is_new=True)
+    assert shown_values(found) == EXPORTED
     assert values_of(found) == DEFAULTS | {
         "retention.ms": "604800000",
         "segment.ms": "604800000",
         "max.message.bytes": "1048588",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "stored"),
+    [
+        ("cleanup.policy", "delete,compact", "compact,delete"),
+        ("retention.ms", "9223372036854775807", "-1"),
+        ("retention.ms", "-1", "-1"),
+        ("delete.retention.ms", "9223372036854775807", "3155760000000"),
+        ("min.cleanable.dirty.ratio", "0.5", "0.5"),
+        ("compression.type", "gzip", "uncompressed"),
+        ("message.timestamp.type", "CreateTime", "CreateTime"),
+    ],
+)
+def test_a_text_is_given_back_as_long_as_it_means_what_the_topic_has(name, text, stored):
+    found = changed(DEFAULT, {name: text}, is_new=True)
+    assert (shown_values(found)[name], values_of(found)[name]) == (text, stored)
+    assert name in given_texts(found)
+    again = changed(found, {"max.message.bytes": "5000"}, is_new=False)
+    assert shown_values(again)[name] == text
+    assert name not in given_texts(changed(found, {name: None}, is_new=False))
+
+
+def test_a_text_does_not_count_once_the_topic_has_another_value():
+    config = changed(DEFAULT, {"retention.ms": "9223372036854775807"}, is_new=True)
+    altered = TopicConfig(LogConfig(retention=Retention(age=7)), config.policies)
+    assert shown_values(altered)["retention.ms"] == "7000"
+    assert changed(altered, {"segment.ms": "5"}, is_new=False).policies == Policies()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "shown"),
+    [
+        ("retention.ms", " 7 ", "7"),
+        ("min.cleanable.dirty.ratio", "1e-1", "0.1"),
+        ("min.cleanable.dirty.ratio", "0", "0.0"),
+        ("preallocate", "TRUE", "true"),
+        ("cleanup.policy", "delete, delete", "delete"),
+        ("file.delete.delay.ms", " 60000", "60000"),
+    ],
+)
+def test_a_text_is_given_back_as_kafka_reads_it(name, given, shown):
+    assert shown_values(changed(DEFAULT, {name: given}, is_new=True))[name] == shown
+
+
+def test_a_text_that_the_value_gives_back_is_not_stored_twice():
+    assert changed(DEFAULT, {"retention.ms": "5000"}, is_new=True).policies == Policies()
+
+
+@pytest.mark.parametrize(
+    "texts", [{"retention.ms": "x"}, {"cleanup.policy": "?"}, {"any.name": "1"}, {"flush.ms": ""}, {"preallocate": "?"}]
+)
+def test_texts_that_mean_nothing_are_not_shown(texts):
+    config = TopicConfig(LogConfig(), Policies(kafka_configs=texts))
+    assert shown_values(config) == shown_values(DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +160,14 @@ def test_a_topic_is_created_with_all_that_kafka_describes():
         ("leader.replication.throttled.replicas", ["*", "", "0:1,1:1"], ["1", "*,0:1"]),
     ],
 )
-def test_a_config_without_effect_has_the_values_of_kafka(name, accepted, refused):
-    for value in (*accepted, None):
-        assert changed(DEFAULT, {name: value}, is_new=False) == DEFAULT
+def test_a_config_without_effect_has_the_values_of_kafka_and_is_given_back(name, accepted, refused):
+    for value in accepted:
+        found = changed(DEFAULT, {name: value}, is_new=False)
+        assert without_texts(found) == DEFAULT
+        given_back = {name: value.strip().lower()}
+        assert given_texts(found) == given_back
+        assert shown_values(found) == ALL_DEFAULTS | values_of(DEFAULT) | given_back
+        assert changed(found, {name: None}, is_new=False) == DEFAULT
     for value in refused:
         with pytest.raises(ConfigError, match=f"^{re.escape(name)} "):
             changed(DEFAULT, {name: value}, is_new=True)
@@ -168,7 +247,7 @@ def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():
 )
 def test_a_config_is_the_same_after_its_settings_are_read_and_set(retention):
     config = TopicConfig(LogConfig(segment_bytes=4096, retention=retention), Policies())
-    assert changed(config, values_of(config), is_new=False) == config
+    assert without_texts(changed(config, values_of(config), is_new=False)) == config
     reset = changed(config, dict.fromkeys(["retention.ms", "cleanup.policy"]), is_new=False)
     assert (reset.log.retention.age, reset.log.retention.compact) == (None, False)
 

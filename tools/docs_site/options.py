@@ -53,7 +53,7 @@ def _flag(name: str) -> str:
 
 
 def _flags(config: type) -> dict[str, str]:
-    return {name: one.option for name, one in declared(config).items()}
+    return {name: one.option for name, one in declared(config).items() if one.option}
 
 
 def _settings_flags() -> dict[str, str]:

@@ -77,7 +77,8 @@ def _fields() -> Iterator[_Field]:
         yield _Field(name, one)
     for part, kind in _PARTS.items():
         for name, one in declared(kind).items():
-            yield _Field(f"{part}.{name}", one)
+            if one.option:
+                yield _Field(f"{part}.{name}", one)
 
 
 FIELDS = tuple(_fields())
@@ -156,6 +157,8 @@ def typed(one: Declared, value: Any) -> str:
             return typed_duration(value)
         case Kind.SWITCH:
             return "yes" if value else "no"
+        case Kind.TEXTS:
+            return ", ".join(f"{name}={text}" for name, text in value.items())
     return str(value)
 
 

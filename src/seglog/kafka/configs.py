@@ -93,6 +93,8 @@ class Ignored:
     range: Range | None = None
     accepts: str = "true|false"
 
+    fixed = False
+
     @property
     def about(self) -> str:
         """What tools show to operators."""
@@ -173,8 +175,14 @@ class Setting:
                 return str(float(value))
         return str(value + self.plus)
 
+    def stored(self, name: str, text: str) -> str:
+        """Return Kafka's text as it is shown once it is stored. Raises as `parse`."""
+        return self.text(self.parse(name, text))
+
     def parse(self, name: str, text: str) -> Any:
         """Return the value of Kafka's text. Raises ConfigError, with the config's name."""
+        if name == COMPRESSION and text in NO_CODEC:
+            return "none"
         if self.texts:
             _check_accepted(name, text, self.texts.keys() | (NO_CODEC if name == COMPRESSION else set()))
             return self.texts[text]
@@ -211,6 +219,9 @@ class _Policy(Setting):
         has_limits = retention.age is not None or retention.bytes is not None
         expires = has_limits if retention.expire is None else retention.expire
         return f"{COMPACT},{DELETE}" if expires else COMPACT
+
+    def stored(self, name: str, text: str) -> str:  # noqa: ARG002 - as of the others
+        return ",".join(sorted({one.strip() for one in text.split(",")}))
 
     @property
     def about(self) -> str:
@@ -272,10 +283,33 @@ def values_of(config: TopicConfig) -> dict[str, str]:
     return {name: setting.shown(config) for name, setting in SETTINGS.items()}
 
 
+def given_texts(config: TopicConfig) -> dict[str, str]:
+    """Return the texts of clients that count: of configs without effect, or which mean what the topic has."""
+    given = config.policies.kafka_configs or {}
+    return {name: text for name, text in given.items() if _counts(config, name, text)}
+
+
+def _counts(config: TopicConfig, name: str, text: str) -> bool:
+    """Whether a text means what the topic has; the topic may have been altered otherwise since it was given."""
+    try:
+        if name in IGNORED:
+            IGNORED[name].check(name, text)
+            return True
+        return name in SETTINGS and SETTINGS[name].stored(name, text) == SETTINGS[name].shown(config)
+    except ConfigError:
+        return False
+
+
 NEW = TopicConfig(LogConfig(retention=Retention(age_from="records")), Policies(timestamp_ahead=3600.0))
 """What has a topic that a client of Kafka creates, without a config of its own: what Kafka does."""
 
 DEFAULTS = values_of(NEW)
+ALL_DEFAULTS = {**DEFAULTS, **{name: one.default for name, one in IGNORED.items()}}
+
+
+def shown_values(config: TopicConfig) -> dict[str, str]:
+    """Return every config as clients see it: as it was given, if it was."""
+    return {**ALL_DEFAULTS, **values_of(config), **given_texts(config)}
 
 
 def deletes(config: TopicConfig) -> bool:
@@ -305,15 +339,38 @@ def changed(config: TopicConfig, changes: Mapping[str, str | None], *, is_new: b
     """
     present = values_of(config)
     wanted = {name: text for name, given in changes.items() for text in _effective(name, given)}
-    for name, text in wanted.items():
-        if SETTINGS[name].fixed and not is_new and text != present[name]:
+    wanted = {name: text for name, text in wanted.items() if SETTINGS[name].stored(name, text) != present[name]}
+    for name in wanted:
+        if SETTINGS[name].fixed and not is_new:
             raise ConfigError(f"{name} is {present[name]}, and is fixed once a topic exists; create another topic")
-    wanted = {name: text for name, text in wanted.items() if text != present[name]}
     found = {name: SETTINGS[name].parse(name, text) for name, text in wanted.items() if name != POLICY}
     _check_lags({**present, **wanted})
     if wanted.keys() & {POLICY, *LIMITS}:
         found |= _limits({**present, **wanted}, {name: _limit(config, name, wanted, present) for name in LIMITS})
-    return _with_values(config, {SETTINGS[name].path if name in SETTINGS else name: one for name, one in found.items()})
+    paths = {SETTINGS[name].path if name in SETTINGS else name: one for name, one in found.items()}
+    return _with_texts(_with_values(config, paths), changes)
+
+
+def _with_texts(config: TopicConfig, changes: Mapping[str, str | None]) -> TopicConfig:
+    """Return a config with the texts that clients gave, but those that its values alone give back."""
+    texts = {name: text for name, text in (config.policies.kafka_configs or {}).items() if name not in changes}
+    texts |= {name: _as_shown(name, text) for name, text in changes.items() if text is not None}
+    own = {name: text for name, text in values_of(config).items() if text != DEFAULTS[name]}
+    given = {name: text for name, text in texts.items() if text != own.get(name)}
+    found = TopicConfig(config.log, replace(config.policies, kafka_configs=given))
+    return TopicConfig(config.log, replace(config.policies, kafka_configs=given_texts(found)))
+
+
+def _as_shown(name: str, text: str) -> str:
+    """Return a text as Kafka gives it back: without what its type does not keep."""
+    kind = (SETTINGS.get(name) or IGNORED[name]).type
+    if kind in (INT, LONG):
+        return str(_whole(name, text))
+    if kind == DOUBLE:
+        return str(_ratio(name, text))
+    if kind == LIST:
+        return ",".join(dict.fromkeys(one.strip() for one in text.split(",")))
+    return text.strip().lower() if kind == BOOLEAN else text
 
 
 def _effective(name: str, given: str | None) -> Collection[str]:

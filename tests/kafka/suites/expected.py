@@ -18,30 +18,8 @@ class Expected(NamedTuple):
     here: str = ".*"
 
 
-NO_EFFECT = (
-    r"(compression\.(gzip|lz4|zstd)\.level|file\.delete\.delay\.ms|(leader|follower)\.replication\.throttled\.replicas"
-    r"|index\.interval\.bytes|local\.retention\.(bytes|ms)|preallocate|remote\..*|segment\.(index\.bytes|jitter\.ms)"
-    r"|unclean\.leader\.election\.enable)"
-)
-GIVEN = "the text that was given is not stored yet"
 FORGOTTEN = "of a group without members only its committed offsets remain, not its protocol (to be mended)"
 EXPECTED = (
-    Expected(
-        f"{GIVEN}: a config without effect is not shown", rf"(create|set|source) {NO_EFFECT}=.*", here=r"-( \(-\))?"
-    ),
-    Expected(
-        "a config without effect is not shown", rf"(default|default source|type|delete) {NO_EFFECT}.*", here="-|NONE -"
-    ),
-    Expected(f"{GIVEN}: a value that is the default is not known to be given", "source .*", "topic", "default"),
-    Expected(f"{GIVEN}: the same of a change", "set .*", r".*\(topic\)", r".*\(default\)"),
-    Expected(f"{GIVEN}: the order of a list", r".*cleanup\.policy.*|append compact to delete", ".*delete,compact.*"),
-    Expected(f"{GIVEN}: segments have no such codec", r"create compression\.type=.*", here="uncompressed"),
-    Expected(f"{GIVEN}: no limit", r"create retention\.ms=9223372036854775807", here="-1"),
-    Expected(
-        f"{GIVEN}: a time that must have a limit has 100 years",
-        r"(create|set) (delete\.retention|min\.compaction\.lag)\.ms=9223372036854775807",
-        here="3155760000000.*",
-    ),
     Expected(
         "records are stored uncompressed by default", r"(default|delete) compression\.type", here=".*uncompressed"
     ),

@@ -9,7 +9,7 @@ from seglog.errors import ConfigError, Forbidden, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.broker_configs import broker_configs, group_configs
 from seglog.kafka.configs import (
-    DEFAULTS,
+    ALL_DEFAULTS,
     IGNORED,
     LIST,
     MESSAGE_BYTES,
@@ -17,8 +17,9 @@ from seglog.kafka.configs import (
     TopicConfig,
     changed,
     checked,
+    given_texts,
     most_bytes,
-    values_of,
+    shown_values,
 )
 from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values
 from seglog.kafka.requests.metadata import NODE, refusal_of, visible_names
@@ -92,12 +93,17 @@ def _entry(name: str, value: str, kind: int, source: int, about: str, *, fixed: 
 
 async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
     topic = await _topic(call, kind, name, admin=False)
-    values = values_of(TopicConfig.of(topic))
-    sources = {each: DEFAULT if values[each] == DEFAULTS[each] else OF_TOPIC for each in SETTINGS}
-    values[MESSAGE_BYTES] = str(most_bytes(topic.policies, _most(call)))
+    config = TopicConfig.of(topic)
+    values, given = shown_values(config), given_texts(config)
+    sources = {
+        each: OF_TOPIC if each in given or text != ALL_DEFAULTS[each] else DEFAULT for each, text in values.items()
+    }
+    most = most_bytes(topic.policies, _most(call))
+    if most != topic.policies.batch_bytes:
+        values[MESSAGE_BYTES] = str(most)
     return [
-        _entry(each, values[each], setting.type, sources[each], setting.about, fixed=setting.fixed)
-        for each, setting in SETTINGS.items()
+        _entry(each, values[each], one.type, sources[each], one.about, fixed=one.fixed)
+        for each, one in (SETTINGS | IGNORED).items()
     ]
 
 
@@ -146,7 +152,7 @@ async def alter_configs(call: Call) -> Values:
 
     def change(wanted: Values) -> Change:
         given = {one["name"]: one["value"] for one in wanted["configs"]}
-        absent: dict[str, str | None] = {name: None for name, one in SETTINGS.items() if not one.fixed}
+        absent: dict[str, str | None] = {name: None for name, one in (SETTINGS | IGNORED).items() if not one.fixed}
         return lambda config: changed(config, {**absent, **checked(given, _most(call))}, is_new=False)
 
     return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
@@ -167,7 +173,7 @@ def _most(call: Call) -> int:
 
 
 def _changes(config: TopicConfig, wanted: list[Values]) -> dict[str, str | None]:
-    present, found = values_of(config), dict[str, str | None]()
+    present, found = shown_values(config), dict[str, str | None]()
     for one in wanted:
         name, value = one["name"], one["value"]
         if name in found:

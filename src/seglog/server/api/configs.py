@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from seglog.config import LogConfig, Retention
 from seglog.policies import Policies, parted
-from seglog.settings import MAX_SECONDS, MIN_SECONDS, Declared, Kind, declared
+from seglog.settings import MAX_SECONDS, MIN_SECONDS, MOST_CHARACTERS, MOST_TEXTS, Declared, Kind, declared
 
 Schema = dict[str, Any]
 RETENTION, CONFIG, POLICIES = "RetentionModel", "ConfigModel", "PoliciesModel"
@@ -26,7 +26,9 @@ def whole(value: Any) -> Any:
 
 
 def schema_of(one: Declared) -> Schema:
-    """Return the JSON schema of a setting, with what the console makes a field of."""
+    """Return the JSON schema of a setting, with what the console makes a field of; it makes none of texts."""
+    if one.setting.kind is Kind.TEXTS:
+        return {**_or_null(_kind_of(one)), "description": one.about}
     return _described(one, _or_null(_kind_of(one)) if one.optional else _kind_of(one))
 
 
@@ -70,6 +72,9 @@ def _kind_of(one: Declared) -> Schema:
             return {"type": "boolean"}
         case Kind.CHOICE:
             return {"type": "string", "enum": list(one.choices)}
+        case Kind.TEXTS:
+            text = {"type": "string", "maxLength": MOST_CHARACTERS}
+            return {"type": "object", "additionalProperties": text, "maxProperties": MOST_TEXTS}
         case Kind.SHARE:
             return {"type": "number", "minimum": setting.least, "maximum": setting.most}
         case Kind.DURATION:
