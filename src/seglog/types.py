@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from seglog.storage.local_file import LocalFile
     from seglog.storage.memory import MemoryFile, MemoryLock
     from seglog.topic.cleaning.state import Event, LogState
-    from seglog.topic.groups.bounds import Admits
+    from seglog.topic.groups.charges import Payer
     from seglog.topic.groups.consumer import Consumer, TopicBatch
     from seglog.topic.groups.groups import Groups
     from seglog.topic.groups.position import Start
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
 
 _HOME = {  # name -> where it is found below seglog
     "Ack": "client.models.Ack",
-    "Admits": "topic.groups.groups.Admits",
     "Appended": "log.appends.group.Appended",
     "AsyncBroker": "aio.AsyncBroker",
     "AsyncConsumer": "aio.AsyncConsumer",
@@ -124,6 +123,7 @@ _HOME = {  # name -> where it is found below seglog
     "PartitionInfo": "client.models.PartitionInfo",
     "PartitionState": "client.models.PartitionState",
     "PartitionWriter": "topic.partition_writer.PartitionWriter",
+    "Payer": "topic.groups.groups.Payer",
     "Positions": "topic.positions.Positions",
     "Problem": "log.repair.reports.Problem",
     "Producer": "client.producer.Producer",
@@ -157,7 +157,6 @@ _HOME = {  # name -> where it is found below seglog
 
 __all__ = [
     "Ack",
-    "Admits",
     "Appended",
     "ArchiveReport",
     "AsyncBroker",
@@ -210,6 +209,7 @@ __all__ = [
     "PartitionInfo",
     "PartitionState",
     "PartitionWriter",
+    "Payer",
     "Positions",
     "Problem",
     "Producer",

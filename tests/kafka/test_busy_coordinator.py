@@ -128,7 +128,7 @@ def test_a_share_that_is_full_is_final(asked, monkeypatch):
     def refuse(*_):
         raise ShareFull("delete groups that are not used, or raise --memory")
 
-    monkeypatch.setattr("seglog.server.runtime.kept_groups.KeptGroups.admit", refuse)
+    monkeypatch.setattr("seglog.server.runtime.kept_groups.KeptGroups._admit", refuse)
     monkeypatch.setattr("seglog.kafka.transactions.ids.Ids._new", refuse)
     raw, begun = asked
     assert first(raw.ask(OFFSET_COMMIT, 2, {**OF_NO_MEMBER, "topics": TOPICS})) == codes.POLICY_VIOLATION

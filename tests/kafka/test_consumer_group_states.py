@@ -289,6 +289,29 @@ def test_a_topic_counts_against_the_share_of_the_caller_that_brought_it_while_it
     told(story)
 
 
+def test_a_topic_of_a_caller_that_leaves_stays_with_it_while_no_reader_has_room_for_it() -> None:
+    async def story(group: ConsumerGroup, _: list[ConsumerGroup]) -> None:
+        topics = Topics(t=MANY)
+        join(group, topics, "a", "t", payer="mallory")
+        epoch = join(group, topics, "b", "t", payer="victim").epoch
+        group._room.change("victim", ROOM * 3 // 5)
+        group.leave("a", None)
+        assert (group._room.of("victim") < ROOM * 3 // 5 + 10_000, group._room.of("mallory") > 400_000) == (True, True)
+        topics.counts["t"] = MANY + 1
+        epoch = group.beat(Beat("b", epoch), None, topics.find).epoch
+        assert len(group.crew.owners) == MANY  # nobody pays for more
+        group._room.change("victim", -ROOM * 3 // 5)
+        group.beat(Beat("b", epoch), None, topics.find)
+        topics.counts["t"] = MANY + 2
+        epoch = group.beat(Beat("b", group.members["b"].epoch), None, topics.find).epoch
+        assert (group._room.of("victim") > 400_000, group._room.of("mallory")) == (True, 0)
+        assert len(group.crew.owners) == MANY + 2
+        group.leave("b", None)
+        assert group._room.held == 0
+
+    told(story)
+
+
 def test_a_topic_that_grows_beyond_the_share_of_its_caller_keeps_its_partitions_and_others_read_on() -> None:
     async def story(group: ConsumerGroup, _: list[ConsumerGroup]) -> None:
         topics = Topics(t=1, u=2)

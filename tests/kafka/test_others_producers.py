@@ -12,8 +12,9 @@ from seglog.kafka.messages.core import PRODUCE
 from seglog.kafka.producers import sequences
 from seglog.kafka.producers.registry import PRODUCER_BYTES, Producers
 from seglog.kafka.producers.remembered import FROM_LOG, Entry, Remembered, Who
-from seglog.kafka.producers.sequences import KEY, key_of, owner_of
+from seglog.kafka.producers.sequences import KEY, key_of
 from seglog.kafka.records.decode import head_of
+from seglog.server.runtime.shares import owner_of
 from seglog.server.runtime.workers import Workers
 from tests.kafka.producers import VERSION, batch_of
 from tests.kafka.test_shares import as_token  # noqa: F401 - a fixture

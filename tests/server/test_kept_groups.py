@@ -13,44 +13,68 @@ from seglog.server.api import group_rights
 from seglog.server.rights.access import Caller
 from seglog.server.runtime import kept_groups
 from seglog.server.runtime.kept_groups import KeptGroups
-from seglog.server.runtime.shares import ShareFull
+from seglog.server.runtime.shares import ShareFull, owner_of
+from seglog.topic.groups.charges import NOBODY, Charges
 
 
 class Kept:
     """What the groups have, as `KeptGroups` gets it."""
 
     def __init__(self, most):
-        self.groups, self.sizes = KeptGroups(most), {}
+        self.groups, self.charges = KeptGroups(most), Charges()
 
-    def commit(self, payer, group, more):
-        self.groups.admit(payer, group, more, self.sizes, sum(self.sizes.values()))
-        self.sizes[group] = self.sizes.get(group, 0) + more
+    def commit(self, name, group, more, of=None, instead_of=0):
+        """Store something, instead of what another caller has stored."""
+        payer, before = self.groups.payer(name), NOBODY if of is None else owner_of(of)
+        growth = {before: -instead_of, payer.id: more}
+        payer.admits(group, growth, self.charges)
+        self.charges.change(group, growth)
+
+    def find(self, group, more):
+        """Let an earlier version have stored something."""
+        self.charges.change(group, {NOBODY: more})
+
+    def delete(self, name, group):
+        self.charges.change(group, {owner_of(name): -self.charges.of(owner_of(name))[group]})
 
 
 def test_a_caller_keeps_three_quarters_and_finds_room_again_when_it_deletes_a_group():
     kept = Kept(1000)
     kept.commit("mallory", "m0", 300)
     kept.commit("mallory", "m1", 450)
-    with pytest.raises(ShareFull, match="and 750 are of 'mallory', whose share has no room for 1 more"):
+    with pytest.raises(ShareFull, match="750 are of 'mallory', whose share has no room for 1 more"):
         kept.commit("mallory", "m2", 1)
     kept.commit("victim", "v", 125)
-    del kept.sizes["m0"]
+    kept.delete("mallory", "m0")
     kept.commit("mallory", "m2", 100)
 
 
-def test_what_another_caller_adds_to_a_group_counts_against_the_one_that_began_it():
+def test_what_another_caller_adds_to_a_group_counts_against_that_caller():
     kept = Kept(1000)
     kept.commit("one", "g", 300)
     kept.commit("two", "g", 450)
-    with pytest.raises(ShareFull, match="of 'one'"):
+    with pytest.raises(ShareFull, match="450 are of 'two'"):
         kept.commit("two", "g", 1)
-    kept.commit("two", "h", 125)
+    assert kept.charges.of(owner_of("one")) == {"g": 300}
+    kept.delete("two", "g")
+    kept.commit("one", "g", 450)
+
+
+def test_what_replaces_a_record_of_another_caller_counts_against_its_writer_and_needs_room():
+    kept = Kept(1000)
+    kept.commit("one", "g", 600)
+    kept.commit("two", "g", 100, of="one", instead_of=100)
+    assert kept.charges.paid() == {owner_of("one"): 500, owner_of("two"): 100}
+    kept.commit("three", "h", 200)
+    kept.commit("two", "g", 50, of="one", instead_of=50)
+    with pytest.raises(ShareFull, match="150 are of 'two'"):
+        kept.commit("two", "g", 300, of="one", instead_of=300)
 
 
 def test_a_group_that_was_deleted_belongs_to_the_caller_that_begins_it_again():
     kept = Kept(1000)
     kept.commit("one", "g", 750)
-    del kept.sizes["g"]
+    kept.delete("one", "g")
     kept.commit("two", "g", 750)
     with pytest.raises(ShareFull, match="750 are of 'two'"):
         kept.commit("two", "h", 1)
@@ -59,8 +83,9 @@ def test_a_group_that_was_deleted_belongs_to_the_caller_that_begins_it_again():
 
 def test_groups_of_an_old_directory_that_takes_more_than_there_is_may_grow_and_no_new_one_begins():
     kept = Kept(1000)
-    kept.sizes = {f"old{number}": 100 for number in range(15)}
-    with pytest.raises(ShareFull, match=r"1500 of them since before the server started.*Delete groups.*raise --memory"):
+    for number in range(15):
+        kept.find(f"old{number}", 100)
+    with pytest.raises(ShareFull, match=r"take 1500 bytes of 1000.*Delete groups.*raise --memory"):
         kept.commit("one", "new", 1)
     for number in range(15):
         kept.commit("one", f"old{number}", 5)
@@ -68,27 +93,30 @@ def test_groups_of_an_old_directory_that_takes_more_than_there_is_may_grow_and_n
         kept.commit("one", "old0", 100)
     kept.commit("two", "old0", 1)
     for number in range(10):
-        del kept.sizes[f"old{number}"]
+        kept.find(f"old{number}", -100)
     kept.commit("one", "new", 100)
-    kept.commit("one", "old0", 100)
+    kept.commit("one", "old0", 50)
 
 
-def test_what_a_server_has_found_when_it_started_counts_against_no_caller():
+def test_what_an_earlier_version_has_stored_counts_against_no_caller_until_one_replaces_it():
     kept = Kept(1000)
-    kept.sizes = {"old": 600}
-    kept.commit("one", "new", 300)
+    kept.find("old", 800)
+    kept.commit("one", "new", 100)
     with pytest.raises(ShareFull):
         kept.commit("one", "new", 1)
+    kept.commit("one", "old", 700, instead_of=700)  # a consumer goes on, although its share is full
+    assert kept.charges.paid() == {NOBODY: 100, owner_of("one"): 800}
+    with pytest.raises(ShareFull):
+        kept.commit("one", "old", 101, instead_of=100)
     kept.commit("two", "other", 50)
 
 
-def test_addresses_that_come_once_are_forgotten(monkeypatch):
-    monkeypatch.setattr(kept_groups, "MAX_GROUPS", 8)
+def test_addresses_that_come_once_are_forgotten():
     kept = Kept(1_000_000)
     for number in range(100):
         kept.commit(f"192.0.2.{number}", f"g{number}", 1)
-        del kept.sizes[f"g{number}"]
-    assert len(kept.groups._groups) <= 17
+        kept.delete(f"192.0.2.{number}", f"g{number}")
+    assert (kept.charges.paid(), kept.charges.sizes, kept.charges.size) == ({}, {}, 0)
 
 
 def test_a_caller_does_not_get_all_names_of_groups(monkeypatch):

@@ -23,15 +23,26 @@ KNOWN = st.sampled_from([(None, 0), ("5f0c9a61be27d804", 3)])
 NOTES = st.builds(Note, st.text(max_size=9), st.none() | st.integers(-1, 2**31 - 1))
 
 
-@given(NAMES, NAMES, st.integers(0, 9999), st.none() | st.integers(0, 2**63 - 1), KNOWN, NOTES)
-def test_offsets_come_back(group, topic, partition, offset, known, note):
-    entry = OffsetRecord(group, (topic, partition), offset, *(() if offset is None else (*known, *note)))
+@given(NAMES, NAMES, st.integers(0, 9999), st.none() | st.integers(0, 2**63 - 1), KNOWN, NOTES, st.text(max_size=9))
+def test_offsets_come_back(group, topic, partition, offset, known, note, payer):
+    entry = OffsetRecord(group, (topic, partition), offset, *(() if offset is None else (*known, *note, payer)))
     assert decode(*encode(entry)) == entry
 
 
 @pytest.mark.parametrize("crew", [CREW, Crew(), None])
 def test_groups_come_back(crew):
     assert decode(*encode(GroupRecord("billing", crew))) == GroupRecord("billing", crew)
+
+
+def test_who_pays_is_stored_with_an_offset_and_a_member_and_no_other_type_is_taken_for_it():
+    offset = OffsetRecord("billing", ("orders", 0), 12, payer="5f0c9a61be27d804")
+    crew = Crew(1, {"a": Enrolled(("t",), 1.0, False, "5f0c9a61be27d804")}, {("t", 0): "a"})
+    assert encode(offset)[1] == b'{"offset":12,"payer":"5f0c9a61be27d804"}'
+    for entry in (offset, GroupRecord("billing", crew)):
+        key, value = encode(entry)
+        assert decode(key, value) == entry
+        with pytest.raises(ValueError, match="the key"):
+            decode(key, value.replace(b'"5f0c9a61be27d804"', b"7"))
 
 
 def test_the_bytes_are_these():

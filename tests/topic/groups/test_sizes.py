@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from seglog.errors import Busy
-from seglog.topic.groups.records import Note
+from seglog.topic.groups.charges import Payer
+from seglog.topic.groups.records import COMMIT_BYTES, Note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from seglog.topic.groups.charges import Charges
     from tests.topic.groups.conftest import Hall
 
 
 def test_the_bytes_of_each_group_follow_its_commits(hall: Hall) -> None:
     def sizes() -> dict[str, int]:
-        book = hall.groups._book
-        assert book.size == sum(book.sizes.values())
-        return dict(book.sizes)
+        charges = hall.groups._book.charges
+        assert charges.size == sum(charges.sizes.values()) == sum(charges.paid().values())
+        return dict(charges.sizes)
 
     hall.groups.commit(
         "g", {"orders": {0: 1, 1: 1}}, notes={("orders", 0): Note("m" * 100), ("orders", 1): Note("\u20ac")}
@@ -37,17 +39,16 @@ def test_the_bytes_of_each_group_follow_its_commits(hall: Hall) -> None:
     assert sizes() == {}
 
 
-def test_only_a_commit_that_takes_more_is_asked_about_and_a_refused_one_changes_nothing(hall: Hall) -> None:
-    asked: list[tuple[str, bool]] = []
+def test_a_refused_commit_changes_nothing(hall: Hall) -> None:
+    asked: list[tuple[str, int]] = []
 
-    def admits(group: str, more: int, sizes: Mapping[str, int], size: int) -> None:
-        asked.append((group, more > 0 and size == sum(sizes.values())))
-        if len(asked) > 1:
+    def admits(group: str, growth: Mapping[str, int], charges: Charges) -> None:
+        asked.append((group, growth.get("me", 0)))
+        if charges.size:
             raise Busy("full")
 
-    hall.groups.commit("g", {"orders": {0: 1}}, admits=admits)
-    hall.groups.commit("g", {"orders": {0: 2}}, admits=admits)
+    hall.groups.commit("g", {"orders": {0: 1}}, payer=Payer("me", admits))
     with pytest.raises(Busy):
-        hall.groups.commit("g", {"orders": {0: 3, 1: 3}}, admits=admits)
-    assert hall.groups.committed("g") == {"orders": {0: 2}}
-    assert asked == [("g", True)] * 2
+        hall.groups.commit("g", {"orders": {0: 3, 1: 3}}, payer=Payer("me", admits))
+    assert hall.groups.committed("g") == {"orders": {0: 1}}
+    assert asked == [("g", COMMIT_BYTES + 2)] * 2

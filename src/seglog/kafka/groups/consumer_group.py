@@ -190,11 +190,12 @@ class ConsumerGroup:
         if topics == self._topics:
             return topics
         payers, more, afforded = self._payers_of(topics), Counter[str](), dict(topics)
+        readers = self._readers_of(topics)
         for name in sorted(topics, key=lambda name: self._topics.get(name) is not None):
             topic, before = topics[name], self._topics.get(name)
             if topic is not None:
                 payer, size = payers[topic.id], PLACE_BYTES * _added(before, topic)
-                if self._room.fits(payer, more[payer] + size):
+                if size == 0 or (payer in readers[topic.id] and self._room.fits(payer, more[payer] + size)):
                     more[payer] += size
                 else:
                     afforded[name] = before
@@ -202,17 +203,26 @@ class ConsumerGroup:
 
     def _payers_of(self, topics: Mapping[str, Found | None]) -> dict[str, str]:
         """Return whose share has the partitions of topics, by their ids: of the caller that read it first, of those
-        that read it still; of a topic that none reads any more, and that has to be released, as before.
+        that read it still and have room; as before, if none has, or none reads a topic that has to be released.
         """
-        payers = dict(self._payers)
+        payers, moved, held = dict(self._payers), Counter[str](), Counter(topic for topic, _ in self.crew.owners)
+        for topic, readers in self._readers_of(topics).items():
+            before = payers.setdefault(topic, readers[0])
+            if before not in readers:
+                size = PLACE_BYTES * held[topic]
+                fits = (one for one in readers if self._room.fits_from_another(one, moved[one] + size))
+                payers[topic] = next(fits, before)
+                moved[payers[topic]] += size
+        return payers
+
+    def _readers_of(self, topics: Mapping[str, Found | None]) -> dict[str, list[str]]:
+        """Return the callers whose members read topics, by their ids."""
         readers: dict[str, list[str]] = {}
         for one in self.members.values():
             for name in one.reads:
                 if (topic := topics.get(name)) is not None:
                     readers.setdefault(topic.id, []).append(one.said.payer)
-        return payers | {
-            topic: payers[topic] if payers.get(topic) in those else those[0] for topic, those in readers.items()
-        }
+        return readers
 
     def _share(self) -> None:
         found = {name: topic for name, topic in self._topics.items() if topic is not None}

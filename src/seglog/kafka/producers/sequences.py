@@ -12,7 +12,6 @@ derived from the token's name. It is missing on a server without tokens, and in 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -26,7 +25,6 @@ from seglog.log.log import Log
 from seglog.topic.idempotency.marks import read_mark
 
 KEY = re.compile(r"kafka [0-9]{1,5} ([0-9]{1,19}) ([0-9]{1,5}) ([0-9]{1,10})(?: @([0-9a-f]{16}))?(?: [0-9a-f]{16})?")
-OWNER_DIGITS = 16
 NO_OWNER = ""
 """Of all producers, on a server without tokens."""
 SEQUENCES = 2**31
@@ -207,11 +205,6 @@ class Sequences:
 
 def _sent(head: Head) -> Range:
     return Range.of(head.sequence, head.records)
-
-
-def owner_of(token: str) -> str:
-    """Return the owner of the producers that use a token of this name."""
-    return hashlib.sha256(token.encode()).hexdigest()[:OWNER_DIGITS]
 
 
 def key_of(partition: int, head: Head, owner: str) -> str:

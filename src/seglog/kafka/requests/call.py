@@ -12,10 +12,11 @@ from seglog.errors import TopicNotFound
 from seglog.kafka.faults import NoSuchPartition
 from seglog.kafka.groups.coordinator import Coordinator
 from seglog.kafka.producers.registry import Producers
-from seglog.kafka.producers.sequences import NO_OWNER, owner_of
+from seglog.kafka.producers.sequences import NO_OWNER
 from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.topic_ids import TopicIds
 from seglog.kafka.transactions.transactions import Transactions
+from seglog.server.runtime.shares import owner_of
 from seglog.topic.layout.names import MAX_NAME, is_name
 from seglog.topic.layout.places import Partition
 

@@ -85,8 +85,8 @@ async def _commit(call: Call, places: list[tuple[str, Values]]) -> dict[Partitio
             epoch = one["committed_leader_epoch"]
             notes[topic, number] = Note(text, max(epoch, NO_EPOCH) if call.version >= EPOCHS_SINCE else None)
     holds = call.parts.coordinator.holds(group)
-    groups, keeps = call.services.broker.groups, group_rights.keeps(call)
-    commit = partial(groups.commit, group, offsets, notes=notes, holds=holds, after_end=True, admits=keeps)
+    groups, payer = call.services.broker.groups, group_rights.payer(call)
+    commit = partial(groups.commit, group, offsets, notes=notes, holds=holds, after_end=True, payer=payer)
     try:
         if offsets:
             await call.services.groups.run(commit)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from seglog.kafka.transactions.state import Transactional
+    from seglog.topic.groups.charges import Payer
     from seglog.topic.layout.places import Partition
 
 FENCED_SINCE = 2
@@ -99,8 +100,10 @@ async def txn_offset_commit(call: Call) -> Values:
             offsets[place] = (one["committed_offset"], text)
     try:
         if offsets:
-            await call.services.groups.run(partial(_check_kept, call, group, offsets))
-            await call.parts.transactions.stage_offsets(_find(call), values["producer_epoch"], group, offsets)
+            payer = group_rights.payer(call)
+            await call.services.groups.run(partial(_check_kept, call, group, offsets, payer))
+            one, epoch = _find(call), values["producer_epoch"]
+            await call.parts.transactions.stage_offsets(one, epoch, group, offsets, payer.id)
     except Fenced:
         found = dict.fromkeys(found, codes.INVALID_PRODUCER_EPOCH)
     except SeglogError as error:
@@ -108,10 +111,10 @@ async def txn_offset_commit(call: Call) -> Values:
     return commit_answer(values["topics"], found)
 
 
-def _check_kept(call: Call, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
+def _check_kept(call: Call, group: str, offsets: Mapping[Partition, tuple[int, str]], payer: Payer) -> None:
     """Raise ShareFull if offsets would take too much when the transaction commits them."""
     notes = {place: Note(text) for place, (_, text) in offsets.items()}
-    call.services.broker.groups.check_staged(group, notes, group_rights.keeps(call))
+    call.services.broker.groups.check_staged(group, notes, payer)
 
 
 def _member_refusal(call: Call) -> int:

@@ -251,9 +251,12 @@ class Transactions:
         return await self._workers.run(call, first)
 
     async def stage_offsets(
-        self, one: Transactional, epoch: int, group: str, offsets: Mapping[Partition, tuple[int, str]]
+        self, one: Transactional, epoch: int, group: str, offsets: Mapping[Partition, tuple[int, str]], payer: str
     ) -> None:
-        """Stage offsets, with their metadata, that the group commits with the transaction. Raises WrongState."""
+        """Stage offsets, with their metadata, that the group commits with the transaction. Raises WrongState.
+
+        payer: who pays for them once they are committed, see `Payer`.
+        """
 
         async def work(journal: Journal) -> None:
             if group not in one.groups:
@@ -263,7 +266,7 @@ class Transactions:
             more = journal.growth(group, offsets)
             check_offsets(self._active, one, more, most)
             one.staging = journal.offset_bytes + more  # before others are counted
-            stage = partial(transactions_of(self._broker).stage_offsets, journal, group, offsets)
+            stage = partial(transactions_of(self._broker).stage_offsets, journal, group, offsets, payer)
             try:
                 with self.room(one, Size(texts, journal.new_places(group, offsets))):
                     await self._workers.run(stage)

@@ -11,7 +11,6 @@ an attempt to create it shows that the name is taken. The functions query the gr
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from seglog.errors import Forbidden, GroupNotFound, SeglogError
@@ -21,7 +20,7 @@ from seglog.server.runtime.shares import ShareFull
 if TYPE_CHECKING:
     from seglog.server.services import Services
     from seglog.topic.groups import GroupState
-    from seglog.topic.groups.bounds import Admits
+    from seglog.topic.groups.charges import Payer
 
 
 class Asking(Protocol):
@@ -100,9 +99,9 @@ def admit(call: Asking, group: str) -> None:
         made.add(group)
 
 
-def keeps(call: Asking) -> Admits:
-    """Return what lets the caller make a group larger: its members and committed offsets."""
-    return partial(call.services.kept_groups.admit, call.payer)
+def payer(call: Asking) -> Payer:
+    """Return the caller as who pays for members and committed offsets of groups."""
+    return call.services.kept_groups.payer(call.payer)
 
 
 def shown(call: Asking, state: GroupState) -> GroupState:

@@ -84,8 +84,8 @@ async def _join(call: Call) -> Response:
     _require(call, "read", wanted.topics)
 
     def join(groups: Groups, group: str) -> Membership:
-        keeps, timeout = group_rights.keeps(call), wanted.session_timeout
-        return groups.join(group, wanted.topics, member=wanted.member, session_timeout=timeout, admits=keeps)
+        payer, timeout = group_rights.payer(call), wanted.session_timeout
+        return groups.join(group, wanted.topics, member=wanted.member, session_timeout=timeout, payer=payer)
 
     return _membership(await _enter(call, join))
 
@@ -147,7 +147,7 @@ async def _commit(call: Call) -> Response:
 
     def commit(groups: Groups, group: str) -> None:
         groups.commit(
-            group, offsets, member=wanted.member, durable=wanted.ack == "durable", admits=group_rights.keeps(call)
+            group, offsets, member=wanted.member, durable=wanted.ack == "durable", payer=group_rights.payer(call)
         )
 
     await _enter(call, commit)

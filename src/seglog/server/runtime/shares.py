@@ -7,15 +7,22 @@ there is always some left for one that has nothing yet. Event loop only.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 
 from seglog.errors import Busy
 
 FREE_QUARTERS = 3
+OWNER_DIGITS = 16
 
 
 class ShareFull(Busy):
     """A caller has its share of something that the server keeps; waiting does not help, only to release some of it."""
+
+
+def owner_of(name: str) -> str:
+    """Return how records name a caller: by its token's name, or its address on a server without tokens."""
+    return hashlib.sha256(name.encode()).hexdigest()[:OWNER_DIGITS]
 
 
 def is_fair(most: int, held: int, own: int, more: int) -> bool:
@@ -38,6 +45,10 @@ class Shares:
     def fits(self, payer: str, more: int) -> bool:
         """Whether a caller may hold `more` than now; it may be negative."""
         return is_fair(self.most, self.held, self._of[payer], more)
+
+    def fits_from_another(self, payer: str, size: int) -> bool:
+        """Whether a caller may hold `size` that another one holds now."""
+        return is_fair(self.most, self.held - size, self._of[payer], size)
 
     def change(self, payer: str, more: int) -> None:
         """Count `more` for a caller, or less if negative; one that can be refused asks `fits` first."""

@@ -5,7 +5,7 @@ Its owner holds a lock around every call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from seglog.clock import Clock
 from seglog.errors import GroupConflict
@@ -20,11 +20,6 @@ MAX_GROUPS = 10_000
 EMPTY_SECONDS = 600.0
 """When a group without members and committed offsets is deleted; earlier if there are MAX_GROUPS."""
 SWEEP_SECONDS = 60.0
-Admits = Callable[[str, int, Mapping[str, int], int], None]
-"""Called before a group takes more bytes: its name, how many more, the bytes of each group, and of all.
-
-Raises to refuse that. The groups are locked meanwhile.
-"""
 Present = Callable[[str], Crew]
 """Returns a group without the members that are silent."""
 

@@ -27,7 +27,8 @@ from seglog.log.follower import LogFollower
 from seglog.log.log import Log
 from seglog.record import checked_offset, checked_text
 from seglog.topic.groups.arguments import checked_offsets, checked_timeout, checked_topics
-from seglog.topic.groups.bounds import MAX_GROUPS, MAX_MEMBERS, Admits, Bounds
+from seglog.topic.groups.bounds import MAX_GROUPS, MAX_MEMBERS, Bounds
+from seglog.topic.groups.charges import NOBODY, Payer
 from seglog.topic.groups.offsets import Offsets
 from seglog.topic.groups.records import Entry, GroupRecord, Note, OffsetRecord
 from seglog.topic.groups.registry import Book
@@ -101,7 +102,7 @@ class Groups(Inheritable, Uncopied):
         member: str | None = None,
         session_timeout: float = 30.0,
         local: bool = False,
-        admits: Admits | None = None,
+        payer: Payer | None = None,
     ) -> Membership:
         """Join a group and return the partitions to read now; later heartbeats may add more.
 
@@ -111,14 +112,14 @@ class Groups(Inheritable, Uncopied):
             member: An id, to return under it, or with other topics.
             session_timeout: Seconds of silence until the member is removed.
             local: The member ends with this process.
-            admits: Refuses a member with which the group would take too many bytes.
+            payer: Who pays for the member; None: no caller.
 
         Raises:
             TopicNotFound: a topic does not exist.
             GroupConflict: there are MAX_MEMBERS members or MAX_GROUPS groups.
         """
         checked_group(group)
-        said = Enrolled(checked_topics(topics), checked_timeout(session_timeout), bool(local))
+        said = Enrolled(checked_topics(topics), checked_timeout(session_timeout), bool(local), _id(payer))
         member = secrets.token_hex(8) if member is None else checked_name(member, "member")
         for topic in said.topics:
             self._partitions(topic)
@@ -128,8 +129,11 @@ class Groups(Inheritable, Uncopied):
             crew = self._present(group)
             if member not in crew.members and len(crew.members) >= MAX_MEMBERS:
                 raise GroupConflict(f"group {group!r} has the most members already, {MAX_MEMBERS}; none was added")
+            before = crew.members.get(member)
+            if before is not None and said == before._replace(payer=said.payer):
+                said = before  # nothing is written
             crew = self._with_members(crew, {**crew.members, member: said})
-            self._check_room(group, self._book.growth_of(GroupRecord(group, crew)), admits)
+            self._check_room(group, [GroupRecord(group, crew)], payer)
             self._book.write(group, crew)
             return self._answer(group, crew, member)
 
@@ -243,7 +247,7 @@ class Groups(Inheritable, Uncopied):
         holds: bool = False,
         notes: Mapping[Partition, Note] | None = None,
         after_end: bool = False,
-        admits: Admits | None = None,
+        payer: Payer | None = None,
     ) -> None:
         """Commit offsets, all or none.
 
@@ -255,7 +259,7 @@ class Groups(Inheritable, Uncopied):
             holds: The caller has reserved the group, and knows its members.
             notes: What to store with the offsets of partitions.
             after_end: Accept offsets after the end of a partition, as Kafka does.
-            admits: Refuses a commit after which the group would take too many bytes.
+            payer: Who pays for the offsets that this changes; None: no caller.
 
         Raises:
             NotAssigned, UnknownMember: the member does not own a partition, or is not one.
@@ -271,29 +275,35 @@ class Groups(Inheritable, Uncopied):
             self._bounds.admit(group, self._present)
             for partition, offset in named.items():
                 self._offsets.check(partition, offset, after_end=after_end)
-            given = notes or {}
+            given, pays = notes or {}, _id(payer)
             entries = [
-                self._offsets.record(group, one, offset)._replace(**given.get(one, Note())._asdict())
+                self._offsets.record(group, one, offset)._replace(payer=pays, **given.get(one, Note())._asdict())
                 for one, offset in named.items()
             ]
-            known = self._book.records
-            changed = [entry for entry in entries if known.get((group, entry.partition)) != entry]
-            self._check_room(group, self._book.growth(changed), admits)
+            changed = [entry for entry in entries if not self._is_known(entry)]
+            self._check_room(group, changed, payer)
             self._book.append(changed)
             if member is not None:
                 self._sessions.heard(group, member, self._ticks(), self._clock())
         if durable:
             self._log.sync()
 
-    def _check_room(self, group: str, more: int, admits: Admits | None) -> None:
-        if admits is not None and more > 0:
-            admits(group, more, self._book.sizes, self._book.size)
+    def _is_known(self, entry: OffsetRecord) -> bool:
+        """Whether the same was committed before, perhaps by another payer."""
+        before = self._book.records.get((entry.group, entry.partition))
+        return before is not None and before._replace(payer=entry.payer) == entry
 
-    def check_staged(self, group: str, notes: Mapping[Partition, Note], admits: Admits) -> None:
-        """Raise what `admits` raises for offsets with these notes, which a transaction will commit."""
+    def _check_room(self, group: str, entries: Iterable[Entry], payer: Payer | None) -> None:
+        if payer is not None:
+            payer.admits(group, self._book.growth(entries), self._book.charges)
+
+    def check_staged(self, group: str, notes: Mapping[Partition, Note], payer: Payer) -> None:
+        """Raise what `payer` raises for offsets with these notes, which a transaction will commit."""
         with self._lock:
-            entries = [OffsetRecord(group, place, 0, metadata=note.metadata) for place, note in notes.items()]
-            self._check_room(group, self._book.growth(entries), admits)
+            entries = [
+                OffsetRecord(group, one, 0, metadata=note.metadata, payer=payer.id) for one, note in notes.items()
+            ]
+            self._check_room(group, entries, payer)
 
     def logs_of(self, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[str | None, int]]:
         """Return of which log each offset is now, and its epoch there, for `commit_decided`. Raises TopicNotFound."""
@@ -315,7 +325,7 @@ class Groups(Inheritable, Uncopied):
                     still = self._offsets.still(one)
                     if still is not None:
                         present = self._offsets.record(one.group, one.partition, still)
-                        entries.append(present._replace(metadata=one.metadata))
+                        entries.append(present._replace(metadata=one.metadata, payer=one.payer))
             self._book.append(entries, at)
 
     def committed(self, group: str) -> dict[str, dict[int, int]]:
@@ -441,7 +451,7 @@ class Groups(Inheritable, Uncopied):
         place = (topic, partition)
         with self._lock:
             beyond = [group for group, offsets in self._book.offsets.items() if offsets.get(place, 0) > offset]
-            self._book.append([self._offsets.record(group, place, offset) for group in beyond])
+            self._book.append([self._offsets.reset(self._book.records[group, place], offset) for group in beyond])
         if beyond:
             self._log.sync()
 
@@ -472,6 +482,10 @@ class Groups(Inheritable, Uncopied):
 def not_a_member(group: str, member: str) -> UnknownMember:
     """Return the error for a member that a group does not have."""
     return UnknownMember(f"group {group!r} has no member {member!r}: it left, or its session expired; join again")
+
+
+def _id(payer: Payer | None) -> str:
+    return NOBODY if payer is None else payer.id
 
 
 def _without(crew: Crew, gone: Iterable[str]) -> dict[str, Enrolled]:

@@ -31,6 +31,10 @@ class Offsets:
         log, cuts = self._history(*partition)
         return OffsetRecord(group, partition, offset, log, cuts.epoch_at(offset))
 
+    def reset(self, entry: OffsetRecord, offset: int) -> OffsetRecord:
+        """Return the record of another offset of the same group, which the same payer pays for."""
+        return self.record(entry.group, entry.partition, offset)._replace(payer=entry.payer)
+
     def still(self, entry: OffsetRecord) -> int | None:
         """Return where a group continues after an offset that it committed, None if that was in another log."""
         if self._history is None or entry.log is None or entry.offset is None:
@@ -78,12 +82,12 @@ class Offsets:
                 f"{what} {topic!r}: it was deleted and created again; its committed offset was deleted"
             )
         if still < entry.offset and still <= end:
-            return self.record(entry.group, entry.partition, still), (
+            return self.reset(entry, still), (
                 f"{what} {topic!r}: offset {entry.offset} was committed, but the partition was truncated at {still} "
                 "or lost records there: reset to that offset"
             )
         if entry.offset <= end:
             return None
-        return self.record(entry.group, entry.partition, end), (
+        return self.reset(entry, end), (
             f"{what} {topic!r}: offset {entry.offset} was committed, but the partition ends at {end}: reset to {end}"
         )

@@ -5,7 +5,8 @@
 
 offset: the next one to read; log and epoch: of that offset in the partition, to detect later that the partition was
 created again or truncated below it. Records of earlier versions have neither. "metadata", if it is not empty, and
-"leader_epoch", if it was given: text and epoch of the client that committed. A tombstone: deleted.
+"leader_epoch", if it was given: text and epoch of the client that committed. "payer", of an offset and of a member, if
+a server wrote it: who pays for it. A tombstone: deleted.
 
 The header "seglog-decided" of an offset: when the transaction was decided that committed it, decimal.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any, NamedTuple
 
 from seglog.config import MAX_OFFSET
@@ -46,7 +48,8 @@ class Note(NamedTuple):
 class OffsetRecord(NamedTuple):
     """A group's position in a partition; offset None: deleted. log, epoch: of the offset, None: unknown.
 
-    metadata, leader_epoch: what the client that committed it has given, see `Note`.
+    metadata, leader_epoch: what the client that committed it has given, see `Note`. payer: who pays for it, see
+    `Payer`.
     """
 
     group: str
@@ -56,11 +59,12 @@ class OffsetRecord(NamedTuple):
     epoch: int = 0
     metadata: str = ""
     leader_epoch: int | None = None
+    payer: str = ""
 
     @property
-    def size(self) -> int:
-        """About how many bytes it takes in memory and in the log; nothing if it is deleted."""
-        return 0 if self.offset is None else COMMIT_BYTES + len(json.dumps(self.metadata))
+    def paid(self) -> dict[str, int]:
+        """Who pays for how many bytes: about what it takes in memory and in the log."""
+        return {} if self.offset is None else {self.payer: COMMIT_BYTES + len(json.dumps(self.metadata))}
 
     def at(self, offset: int) -> OffsetRecord:
         """Return the same at an offset to which it was reset; the client's epoch is of its own one only."""
@@ -74,12 +78,14 @@ class GroupRecord(NamedTuple):
     crew: Crew | None
 
     @property
-    def size(self) -> int:
-        """About how many bytes the members take in memory and in the log."""
-        if self.crew is None:
-            return 0
-        topics = sum(NAME_BYTES + len(topic) for said in self.crew.members.values() for topic in said.topics)
-        return MEMBER_BYTES * len(self.crew.members) + topics + OWNED_BYTES * len(self.crew.owners)
+    def paid(self) -> Counter[str]:
+        """Who pays for how many bytes: about what the members, and what they own, take in memory and in the log."""
+        paid, crew = Counter[str](), Crew() if self.crew is None else self.crew
+        for said in crew.members.values():
+            paid[said.payer] += MEMBER_BYTES + sum(NAME_BYTES + len(topic) for topic in said.topics)
+        for owner in crew.owners.values():
+            paid[crew.members[owner].payer] += OWNED_BYTES
+        return paid
 
 
 Entry = OffsetRecord | GroupRecord
@@ -91,6 +97,7 @@ def encode(entry: Entry) -> tuple[bytes, bytes | None]:
         known: dict[str, Any] = {} if entry.log is None else {"log": entry.log, "epoch": entry.epoch}
         known |= {"metadata": entry.metadata} if entry.metadata else {}
         known |= {} if entry.leader_epoch is None else {"leader_epoch": entry.leader_epoch}
+        known |= _payer_values(entry.payer)
         value = None if entry.offset is None else _json({"offset": entry.offset, **known})
         return _json(["offset", entry.group, *entry.partition]), value
     return _json(["group", entry.group]), None if entry.crew is None else _json(_crew_values(entry.crew))
@@ -110,7 +117,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
             log, epoch = (_text(values["log"]), _whole(values["epoch"])) if "log" in values else (None, 0)
             text, given = _text(values.get("metadata", "")), values.get("leader_epoch")
             leader_epoch = None if given is None else _whole(given + 1) - 1  # -1: the client knows none
-            return OffsetRecord(*place, offset, log, epoch, text, leader_epoch)
+            return OffsetRecord(*place, offset, log, epoch, text, leader_epoch, _payer(values))
         if kind == "group":
             (group,) = names
             return GroupRecord(_text(group), None if values is None else _crew(values))
@@ -129,9 +136,11 @@ def _json(value: object) -> bytes:
 
 
 def _crew_values(crew: Crew) -> dict[str, Any]:
-    members: dict[str, Any] = {
-        member: {**crew.members[member]._asdict(), "owns": {}} for member in sorted(crew.members)
-    }
+    members: dict[str, Any] = {}
+    for member in sorted(crew.members):
+        said = crew.members[member]._asdict()
+        payer = said.pop("payer")
+        members[member] = {**said, "owns": {}, **_payer_values(payer)}
     for topic, number in sorted(crew.owners):
         members[crew.owners[topic, number]]["owns"].setdefault(topic, []).append(number)
     moving = [[*partition, *crew.moving[partition]] for partition in sorted(crew.moving)]
@@ -161,7 +170,15 @@ def _enrolled(said: Any) -> Enrolled:
     timeout, local = said["session_timeout"], said["local"]
     if type(timeout) not in (int, float) or not math.isfinite(timeout) or type(local) is not bool:
         raise TypeError("a member's session timeout is invalid")
-    return Enrolled(tuple(_text(topic) for topic in said["topics"]), float(timeout), local)
+    return Enrolled(tuple(_text(topic) for topic in said["topics"]), float(timeout), local, _payer(said))
+
+
+def _payer_values(payer: str) -> dict[str, str]:
+    return {"payer": payer} if payer else {}
+
+
+def _payer(values: Any) -> str:
+    return _text(values.get("payer", ""))
 
 
 def _text(value: Any) -> str:

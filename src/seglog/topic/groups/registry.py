@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from seglog.errors import CorruptLog
 from seglog.log.log import Log
+from seglog.topic.groups.charges import Charges
 from seglog.topic.groups.records import DECIDED, Entry, GroupRecord, OffsetRecord, decode, encode
 from seglog.topic.groups.state import Crew
 from seglog.topic.layout.places import Partition
@@ -17,8 +18,7 @@ from seglog.topic.layout.places import Partition
 class Book:
     """crews: group -> its members; offsets: group -> partition -> the next offset to read, no empty ones.
 
-    records: (group, partition) -> the record of that offset. sizes: group -> about how many bytes its offsets and
-    members take, of groups that have any; size: of all.
+    records: (group, partition) -> the record of that offset. charges: who pays for what all groups take.
     """
 
     def __init__(self, log: Log) -> None:
@@ -26,8 +26,7 @@ class Book:
         self.crews: dict[str, Crew] = {}
         self.offsets: dict[str, dict[Partition, int]] = {}
         self.records: dict[tuple[str, Partition], OffsetRecord] = {}
-        self.sizes: dict[str, int] = {}
-        self.size = 0
+        self.charges = Charges()
         self._log = log
         for record in log.scan():
             try:
@@ -68,33 +67,30 @@ class Book:
         for entry in written:
             self._take(entry)
 
-    def growth(self, entries: Iterable[OffsetRecord]) -> int:
-        """Return how many bytes more the offsets would take with these entries; each is of another partition."""
-        known = self.records
-        return sum(
-            entry.size - (before.size if (before := known.get((entry.group, entry.partition))) else 0)
-            for entry in entries
-        )
+    def growth(self, entries: Iterable[Entry]) -> dict[str, int]:
+        """Return how many bytes more each payer would pay with these entries; each replaces another record."""
+        growth: dict[str, int] = {}
+        for entry in entries:
+            before = self._replaced(entry)
+            for payer, size in entry.paid.items():
+                growth[payer] = growth.get(payer, 0) + size
+            for payer, size in before.paid.items():
+                growth[payer] = growth.get(payer, 0) - size
+        return growth
 
-    def growth_of(self, entry: GroupRecord) -> int:
-        """Return how many bytes more the members of a group would take with this entry."""
-        return entry.size - GroupRecord(entry.group, self.crew(entry.group)).size
-
-    def _resize(self, group: str, more: int) -> None:
-        self.size += more
-        self.sizes[group] = self.sizes.get(group, 0) + more
-        if not self.sizes[group]:
-            del self.sizes[group]
+    def _replaced(self, entry: Entry) -> Entry:
+        if isinstance(entry, GroupRecord):
+            return GroupRecord(entry.group, self.crew(entry.group))
+        return self.records.get((entry.group, entry.partition)) or entry._replace(offset=None)
 
     def _take(self, entry: Entry) -> None:
+        self.charges.change(entry.group, self.growth([entry]))
         if isinstance(entry, GroupRecord):
-            self._resize(entry.group, self.growth_of(entry))
             if entry.crew is None:
                 self.crews.pop(entry.group, None)
             else:
                 self.crews[entry.group] = entry.crew
             return
-        self._resize(entry.group, self.growth([entry]))
         offsets = self.offsets.setdefault(entry.group, {})
         if entry.offset is None:
             offsets.pop(entry.partition, None)

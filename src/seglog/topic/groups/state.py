@@ -54,11 +54,15 @@ class GroupState:
 
 
 class Enrolled(NamedTuple):
-    """What a member declared when it joined. session_timeout: seconds; local: it ends with the broker's process."""
+    """What a member declared when it joined. session_timeout: seconds; local: it ends with the broker's process.
+
+    payer: who pays for it, see `Payer`.
+    """
 
     topics: tuple[str, ...]
     session_timeout: float
     local: bool
+    payer: str = ""
 
 
 class Move(NamedTuple):

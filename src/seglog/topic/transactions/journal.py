@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seglog.errors import CorruptLog, FormatVersionError, SeglogError, StorageError
 from seglog.log.boot_id import boot_id
 from seglog.storage import File, Storage, must_sync
+from seglog.topic.groups.charges import NOBODY
 from seglog.topic.groups.records import COMMIT_BYTES
 from seglog.topic.layout.places import Partition
 from seglog.topic.transactions.frames import FORMAT, HEAD, Frame, Kind, decode, encode
@@ -58,11 +59,15 @@ class Batch(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """Offsets that a group commits, by partition, with their metadata. logs: of which log, and its epoch there."""
+    """Offsets that a group commits, by partition, with their metadata. logs: of which log, and its epoch there.
+
+    payer: who pays for them once they are committed, see `Payer`.
+    """
 
     group: str
     offsets: dict[Partition, tuple[int, str]]
     logs: dict[Partition, tuple[str | None, int]]
+    payer: str = NOBODY
 
 
 class Decision(NamedTuple):
@@ -235,6 +240,7 @@ class Journal:
         group: str,
         offsets: Mapping[Partition, tuple[int, str]],
         logs: Mapping[Partition, tuple[str | None, int]] | None = None,
+        payer: str = NOBODY,
     ) -> None:
         """Stage the commit of a group; see `Offsets`. Raises StorageError: nothing was staged."""
         known = {} if logs is None else dict(logs)
@@ -242,17 +248,19 @@ class Journal:
             "group": group,
             "offsets": [[*place, *said] for place, said in offsets.items()],
             "logs": [[*place, *log] for place, log in known.items()],
+            "payer": payer,
         }
         self._write(Kind.OFFSETS, values)
-        self._add(Offsets(group, dict(offsets), dict(known)))
+        self._add(Offsets(group, dict(offsets), dict(known), payer))
 
     def _add(self, staged: Offsets) -> None:
-        """Keep the latest offset of each partition of a group."""
-        found = self.offsets.setdefault(staged.group, Offsets(staged.group, {}, {}))
+        """Keep the latest offset of each partition of a group, and its latest payer."""
+        found = self.offsets.get(staged.group, Offsets(staged.group, {}, {}))
         before = len(found.offsets)
         self.offset_bytes += self.growth(staged.group, staged.offsets)
         found.offsets.update(staged.offsets)
         found.logs.update(staged.logs)
+        self.offsets[staged.group] = found._replace(payer=staged.payer)
         self.parts += len(found.offsets) - before
 
     def new_places(self, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> int:
@@ -386,4 +394,4 @@ def _is_keyless(records: pa.RecordBatch) -> bool:
 def _offsets(values: dict[str, Any]) -> Offsets:
     named = {(topic, number): (offset, text) for topic, number, offset, text in values["offsets"]}
     logs = {(topic, number): (log, epoch) for topic, number, log, epoch in values.get("logs", ())}
-    return Offsets(values["group"], named, logs)
+    return Offsets(values["group"], named, logs, values.get("payer", NOBODY))

@@ -136,10 +136,10 @@ def _commit(journal: Journal, decision: Decision, groups: Groups) -> None:
         return
     since = _committed_since(groups.log, decision)
     merged: dict[tuple[str, Partition], OffsetRecord] = {}
-    for group, offsets, logs in journal.offsets.values():
+    for group, offsets, logs, payer in journal.offsets.values():
         for place, (offset, text) in offsets.items():
             log, epoch = logs.get(place, (None, 0))
-            merged[group, place] = OffsetRecord(group, place, offset, log, epoch, text)
+            merged[group, place] = OffsetRecord(group, place, offset, log, epoch, text, payer=payer)
     groups.commit_decided([entry for key, entry in merged.items() if key not in since], decision.at)
     groups.log.sync()
     journal.committed = True

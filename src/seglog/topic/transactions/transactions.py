@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seglog.errors import CorruptLog, LogPoisoned, SeglogError, StorageError
+from seglog.topic.groups.charges import NOBODY
 from seglog.topic.transactions.journal import SUFFIX, Batch, Journal
 from seglog.topic.transactions.publishing import Appended, decision_of, publish, term_of
 
@@ -113,10 +114,12 @@ class Transactions:
         self._open_topic(batch.topic).partition(batch.partition)._check_batch(marked)
         journal.stage(batch, records)
 
-    def stage_offsets(self, journal: Journal, group: str, offsets: Mapping[Partition, tuple[int, str]]) -> None:
+    def stage_offsets(
+        self, journal: Journal, group: str, offsets: Mapping[Partition, tuple[int, str]], payer: str = NOBODY
+    ) -> None:
         """Stage the commit of a group, for the logs as they are now; see `Journal.stage_offsets`."""
         logs = self._groups.logs_of({place: offset for place, (offset, _) in offsets.items()})
-        journal.stage_offsets(group, offsets, logs)
+        journal.stage_offsets(group, offsets, logs, payer)
 
     @staticmethod
     def _marked(records: pa.RecordBatch) -> pa.Table:
