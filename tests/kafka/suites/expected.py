@@ -18,7 +18,6 @@ class Expected(NamedTuple):
     here: str = ".*"
 
 
-FORGOTTEN = "of a group without members only its committed offsets remain, not its protocol (to be mended)"
 EXPECTED = (
     Expected(
         "records are stored uncompressed by default", r"(default|delete) compression\.type", here=".*uncompressed"
@@ -45,15 +44,6 @@ EXPECTED = (
         "group, missing: (OffsetCommit|ConsumerGroupHeartbeat).*",
         "GROUP_ID_NOT_FOUND",
         "UNKNOWN_MEMBER_ID",
-    ),
-    Expected(FORGOTTEN, "group, (classic|committed|consumers|consumers without commits|of connect): .* empty"),
-    Expected(FORGOTTEN, "group, .*: .* after its last offset"),
-    Expected(FORGOTTEN, "group, .*: (DeleteGroups|OffsetDelete of nothing)", "NONE.*", "GROUP_ID_NOT_FOUND"),
-    Expected(FORGOTTEN, "group, committed: (ListGroups|DescribeGroups [56]) ", ".*Empty.* -", ".* consumer"),
-    Expected(
-        "ListGroups shows each group as one of consumers (to be mended)",
-        "group, of connect: ListGroups with a member",
-        here="Stable classic consumer",
     ),
 )
 

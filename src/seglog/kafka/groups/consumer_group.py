@@ -23,6 +23,7 @@ from seglog.kafka import codes
 from seglog.kafka.faults import FencedInstance, FencedMember, GroupFull, UnreleasedInstance
 from seglog.kafka.groups.consumer_member import JOIN, LEAVE_FOR_NOW, Answer, Beat, ConsumerMember, size_of
 from seglog.kafka.groups.range_assignment import assign_ranges
+from seglog.kafka.groups.remains import CONSUMER, Remains
 from seglog.kafka.groups.room import MOST_MEMBERS
 from seglog.server.runtime.shares import Shares
 from seglog.topic.groups.assignment import assign
@@ -52,12 +53,17 @@ Find = Callable[[str], Found | None]
 
 
 class ConsumerGroup:
-    """A group. emptied: called when the last member is gone. room: for what the members of all groups hold."""
+    """A group. emptied: called when the last member is gone. room: for what the members of all groups hold.
 
-    def __init__(self, name: str, emptied: Callable[[ConsumerGroup], None], room: Shares) -> None:
+    before: what was kept of it when its last member was gone.
+    """
+
+    def __init__(
+        self, name: str, emptied: Callable[[ConsumerGroup], None], room: Shares, before: Remains | None = None
+    ) -> None:
         self.name = name
         self.members: dict[str, ConsumerMember] = {}
-        self.crew = Crew()
+        self.crew = Crew(before.epoch if before is not None and before.type == CONSUMER else 0)
         self._statics: dict[str, str] = {}  # instance -> member
         self._emptied = emptied
         self._room = room
@@ -66,6 +72,11 @@ class ConsumerGroup:
         self._payers: dict[str, str] = {}  # topic's id -> whose share has its partitions
         self._charged: Counter[str] = Counter()  # bytes of partitions, by share
         self._changed = False  # the members or what they read, since the last assignment
+
+    @property
+    def remains(self) -> Remains | None:
+        """What to keep of it when its last member is gone."""
+        return Remains(CONSUMER, CONSUMER, self.crew.generation).or_none()
 
     # --- heartbeats -----------------------------------------------------------------------------------------------
 

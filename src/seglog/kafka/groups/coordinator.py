@@ -11,6 +11,7 @@ from seglog.kafka.faults import GroupFull
 from seglog.kafka.groups.consumer_group import ConsumerGroup
 from seglog.kafka.groups.group import Group
 from seglog.kafka.groups.member import Joined, Wish
+from seglog.kafka.groups.remains import CONSUMER, Remains
 from seglog.server.runtime.shares import Shares
 from seglog.server.runtime.workers import Workers
 from seglog.topic.groups import Groups
@@ -25,7 +26,7 @@ UNUSED_SECONDS = 5.0
 class Coordinator:
     """The groups by name. A group has members of one protocol: seglog's, Kafka's classic or its consumer protocol.
 
-    An empty group is forgotten: what remains of it are its committed offsets.
+    Of an empty group its committed offsets remain and, until it expires or the server ends, `Remains`.
     """
 
     def __init__(self, groups: Groups, workers: Workers, most_bytes: int) -> None:
@@ -54,6 +55,16 @@ class Coordinator:
     def holds(self, name: str) -> bool:
         """Whether a group has members here."""
         return name in self._known
+
+    def remains(self, name: str) -> Remains | None:
+        """Return what is kept of a group that had members here."""
+        found = self._groups.remains(name)
+        return found if isinstance(found, Remains) else None
+
+    def were_consumers(self, name: str) -> Remains | None:
+        """Return what is kept of a group of the consumer protocol, None if there is none."""
+        found = self.remains(name)
+        return found if found is not None and found.type == CONSUMER else None
 
     def names(self) -> list[str]:
         """Return the groups with members."""
@@ -93,19 +104,20 @@ class Coordinator:
     async def _reserve(self, name: str, kind: type[AnyGroup], payer: str) -> None:
         self._reserved_by.change(payer, 1)
         try:
-            await self._workers.run(partial(self._groups.hold, name, KIND))
+            found = await self._workers.run(partial(self._groups.hold, name, KIND))
         except BaseException:
             self._reserved_by.change(payer, -1)
             raise
         finally:
             del self._reserving[name]
-        group = self._known[name] = kind(name, partial(self._forget, payer), self.room)
+        before = found if isinstance(found, Remains) else None
+        group = self._known[name] = kind(name, partial(self._forget, payer, before), self.room, before)
         asyncio.get_running_loop().call_later(UNUSED_SECONDS, group.forget_if_unused)
 
-    def _forget(self, payer: str, group: Group | ConsumerGroup) -> None:
+    def _forget(self, payer: str, before: Remains | None, group: Group | ConsumerGroup) -> None:
         if self._known.get(group.name) is group:
             del self._known[group.name]
-            self._groups.release(group.name)
+            self._groups.release(group.name, group.remains or before)
             self._reserved_by.change(payer, -1)
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from seglog.kafka import codes
 from seglog.kafka.groups.member import Joined, Member, Synced, SyncWish, Wish
+from seglog.kafka.groups.remains import CLASSIC, Remains
 from seglog.kafka.groups.room import MEMBER_BYTES, MOST_MEMBERS
 from seglog.server.runtime.shares import Shares
 
@@ -46,14 +47,19 @@ class _Pending(NamedTuple):
 
 
 class Group:
-    """A group. emptied: called when the last member is gone. room: for what the members of all groups hold."""
+    """A group. emptied: called when the last member is gone. room: for what the members of all groups hold.
 
-    def __init__(self, name: str, emptied: Callable[[Group], None], room: Shares) -> None:
+    before: what was kept of it when its last member was gone.
+    """
+
+    def __init__(
+        self, name: str, emptied: Callable[[Group], None], room: Shares, before: Remains | None = None
+    ) -> None:
         self.name = name
         self._room = room
         self.state = State.EMPTY
-        self.generation = 0
-        self.kind = ""
+        known = before if before is not None and before.type == CLASSIC else Remains(CLASSIC, "", 0)
+        self.generation, self.kind = known.epoch, known.kind
         self.protocol = ""
         self.leader = ""
         self.members: dict[str, Member] = {}
@@ -63,6 +69,11 @@ class Group:
         self._loop = asyncio.get_running_loop()
         self._deadline: asyncio.TimerHandle | None = None
         self._waiting_first = False  # for the first members of a group that was empty
+
+    @property
+    def remains(self) -> Remains | None:
+        """What to keep of it when its last member is gone."""
+        return Remains(CLASSIC, self.kind, self.generation).or_none()
 
     # --- joining --------------------------------------------------------------------------------------------------
 

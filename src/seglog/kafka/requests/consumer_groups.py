@@ -15,6 +15,7 @@ from seglog.kafka import codes
 from seglog.kafka.faults import BadRegex, UnsupportedAssignor
 from seglog.kafka.groups.consumer_group import ASSIGNORS, ConsumerGroup, Found
 from seglog.kafka.groups.consumer_member import JOIN, LEAVE, LEAVE_FOR_NOW, Answer, Beat, ConsumerMember
+from seglog.kafka.groups.group import State
 from seglog.kafka.requests.call import Call, Values, by_topic
 from seglog.kafka.requests.groups import admitted
 from seglog.kafka.requests.turns import in_turns
@@ -178,7 +179,10 @@ async def consumer_group_describe(call: Call) -> Values:
 
 async def _described(call: Call, name: str) -> Values:
     code = await admitted(call, name, creates=False)
-    group = call.parts.coordinator.find_consumers(name)
+    group, remains = call.parts.coordinator.find_consumers(name), call.parts.coordinator.were_consumers(name)
+    if not code and group is None and remains is not None:
+        empty = {"group_id": name, "group_state": State.EMPTY.value, "assignor_name": next(iter(ASSIGNORS))}
+        return {**empty, **_epochs(remains.epoch), "members": []}
     if code or group is None:
         text = f"group {name!r} has no members with group.protocol=consumer, or belongs to another token"
         return {"error_code": code or codes.GROUP_ID_NOT_FOUND, "error_message": text, "group_id": name}
@@ -189,11 +193,14 @@ async def _described(call: Call, name: str) -> Values:
     return {
         "group_id": name,
         "group_state": group.state,
-        "group_epoch": group.crew.generation,
-        "assignment_epoch": group.crew.generation,
+        **_epochs(group.crew.generation),
         "assignor_name": group.assignor,
         "members": [_member(call, group, one) for one in group.members.values()],
     }
+
+
+def _epochs(epoch: int) -> Values:
+    return {"group_epoch": epoch, "assignment_epoch": epoch}
 
 
 def _member(call: Call, group: ConsumerGroup, one: ConsumerMember) -> Values:

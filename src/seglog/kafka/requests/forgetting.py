@@ -7,9 +7,10 @@ from functools import partial
 from seglog.errors import GroupConflict, SeglogError
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group
+from seglog.kafka.groups.remains import CONSUMER
 from seglog.kafka.requests.call import Call, Values
 from seglog.kafka.requests.commits import commit_answer
-from seglog.kafka.requests.groups import CONSUMER, admitted
+from seglog.kafka.requests.groups import admitted
 from seglog.kafka.requests.turns import in_turns
 from seglog.kafka.wire.buffers import Malformed, Reader
 from seglog.topic.layout.places import Partition

@@ -9,6 +9,7 @@ from seglog.errors import Busy, Forbidden, GroupConflict, GroupNotFound, SeglogE
 from seglog.kafka import codes
 from seglog.kafka.groups.group import Group, State
 from seglog.kafka.groups.member import Joined, Synced, SyncWish, Wish
+from seglog.kafka.groups.remains import CLASSIC, CONSUMER
 from seglog.kafka.requests.call import ENTRY_BYTES, Call, Values
 from seglog.kafka.requests.metadata import NODE
 from seglog.kafka.requests.turns import in_turns
@@ -25,11 +26,10 @@ SKIPS_SINCE = 9  # JoinGroup: a leader may have nothing to assign
 PROTOCOL_SINCE = 5  # SyncGroup: a member has to name its protocol
 MEMBERS_SINCE = 3  # LeaveGroup: several at a time
 UNKNOWN_SINCE = 6  # DescribeGroups: an error for a group that does not exist
-CONSUMER, CLASSIC = "consumer", "classic"
 SEGLOG = "seglog"
 """The protocol type that is shown for groups whose members use seglog's own protocol."""
-_Shown = tuple[str, str]
-"""The state of a group, and its type."""
+_Shown = tuple[str, str, str]
+"""The state of a group, its type, and its protocol type."""
 
 
 async def find_coordinator(call: Call) -> Values:
@@ -214,9 +214,9 @@ async def list_groups(call: Call) -> Values:
     states, types = ({one.lower() for one in call.values[name]} for name in ("states_filter", "types_filter"))
     return {
         "groups": [
-            {"group_id": name, "protocol_type": CONSUMER, "group_state": state, "group_type": kind}
-            for name, (state, kind) in sorted(shown.items())
-            if (not states or state.lower() in states) and (not types or kind in types)
+            {"group_id": name, "protocol_type": kind, "group_state": state, "group_type": type_}
+            for name, (state, type_, kind) in sorted(shown.items())
+            if (not states or state.lower() in states) and (not types or type_ in types)
         ]
     }
 
@@ -229,8 +229,7 @@ async def _visible_groups(call: Call) -> dict[str, _Shown]:
         for name in groups.names():
             if name not in held and group_rights.may_use(call, name):
                 with suppress(GroupNotFound):
-                    state = State.STABLE if groups.has_members(name) else State.EMPTY
-                    found[name] = (state.value, CLASSIC)
+                    found[name] = _shown(call, name, has_members=groups.has_members(name))
         return found
 
     await call.room(len(await call.services.groups.run(groups.names)) * ENTRY_BYTES)
@@ -247,10 +246,18 @@ async def _with_members(call: Call) -> dict[str, _Shown]:
             await call.services.groups.run(partial(_require_visible, call, name))
             classic, consumers = coordinator.find(name), coordinator.find_consumers(name)
             if classic is not None:
-                found[name] = (classic.state.value, CLASSIC)
+                found[name] = (classic.state.value, CLASSIC, classic.kind)
             elif consumers is not None:
-                found[name] = (consumers.state, CONSUMER)
+                found[name] = (consumers.state, CONSUMER, CONSUMER)
     return found
+
+
+def _shown(call: Call, name: str, *, has_members: bool) -> _Shown:
+    """Return how a group is listed whose members, if it has any, use seglog's protocol."""
+    if has_members:
+        return State.STABLE.value, CLASSIC, CONSUMER
+    remains = call.parts.coordinator.remains(name)
+    return State.EMPTY.value, *((CLASSIC, "") if remains is None else (remains.type, remains.kind))
 
 
 async def describe_groups(call: Call) -> Values:
@@ -272,7 +279,10 @@ async def _described(call: Call, name: str) -> Values:
         except Busy as error:
             return {**shown, "error_code": codes.coordinator_code_of(error)}
         return {**shown, **_state_of(group)}
-    if call.parts.coordinator.find_consumers(name) is not None:  # as Kafka: ConsumerGroupDescribe shows it
+    coordinator = call.parts.coordinator
+    if (
+        coordinator.find_consumers(name) is not None or coordinator.were_consumers(name) is not None
+    ):  # another request shows it
         return _unknown(call, shown)
     try:
         known = await call.services.groups.run(lambda: groups.describe(name))
@@ -280,8 +290,8 @@ async def _described(call: Call, name: str) -> Values:
         return _unknown(call, shown)
     except SeglogError as error:
         return {**shown, "error_code": codes.coordinator_code_of(error)}
-    state = State.STABLE if known.members else State.EMPTY
-    return {**shown, "group_state": state.value, "protocol_type": SEGLOG if known.members else CONSUMER}
+    state, _, kind = _shown(call, name, has_members=bool(known.members))
+    return {**shown, "group_state": state, "protocol_type": SEGLOG if known.members else kind}
 
 
 def _unknown(call: Call, shown: Values) -> Values:

@@ -16,7 +16,7 @@ from seglog.topic.groups.state import Crew
 MAX_MEMBERS = 1000
 """The most members of one group: more than partitions are useless, and each change writes all of them."""
 MAX_GROUPS = 10_000
-"""The most groups with members, and with committed offsets, of one broker: all are kept in memory."""
+"""The most groups with members, with committed offsets, and without both, of one broker: all are kept in memory."""
 EMPTY_SECONDS = 600.0
 """When a group without members and committed offsets is deleted; earlier if there are MAX_GROUPS."""
 SWEEP_SECONDS = 60.0
@@ -55,9 +55,11 @@ class Bounds:
     def _sweep(self, now: int, seconds: float, present: Present) -> None:
         """Delete the groups that had neither members nor committed offsets for `seconds`."""
         self._swept_at = now
-        empty = [one for one in list(self._book.crews) if not self._book.offsets.get(one) and not present(one).members]
+        groups = {*list(self._book.crews), *list(self._book.kept)}
+        empty = [one for one in groups if not self._book.offsets.get(one) and not present(one).members]
         self._empty_since = {one: min(self._empty_since.get(one, now), now) for one in empty}
         gone = [one for one, since in self._empty_since.items() if now - since >= seconds * 1_000_000]
-        self._book.append([GroupRecord(one, None) for one in gone])
+        self._book.append([GroupRecord(one, None) for one in gone if one in self._book.crews])
         for one in gone:
+            self._book.kept.pop(one, None)
             del self._empty_since[one]

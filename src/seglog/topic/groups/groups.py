@@ -31,12 +31,14 @@ from seglog.topic.groups.bounds import MAX_GROUPS, MAX_MEMBERS, Bounds
 from seglog.topic.groups.charges import NOBODY, Payer
 from seglog.topic.groups.offsets import Offsets
 from seglog.topic.groups.records import Entry, GroupRecord, Note, OffsetRecord
-from seglog.topic.groups.registry import Book
+from seglog.topic.groups.registry import Book, Kept
 from seglog.topic.groups.state import Crew, Enrolled, GroupState, Membership, MemberState, Sessions
 from seglog.topic.layout.names import checked_group, checked_name
 from seglog.topic.layout.places import Partition
 from seglog.topic.positions import Positions, nested
 from seglog.uncopied import Uncopied
+
+NOTHING = Kept(None)
 
 
 class Groups(Inheritable, Uncopied):
@@ -135,10 +137,13 @@ class Groups(Inheritable, Uncopied):
             crew = self._with_members(crew, {**crew.members, member: said})
             self._check_room(group, [GroupRecord(group, crew)], payer)
             self._book.write(group, crew)
+            self._book.kept.pop(group, None)
             return self._answer(group, crew, member)
 
-    def hold(self, group: str, kind: str) -> None:
+    def hold(self, group: str, kind: str) -> object:
         """Reserve a group for members that another coordinator manages, until `release`; not stored.
+
+        Returns what `release` has kept of the group.
 
         Args:
             group: The group's name.
@@ -157,10 +162,22 @@ class Groups(Inheritable, Uncopied):
                     "or use another group"
                 )
             self._held[group] = kind
+            return self._book.kept.pop(group, NOTHING).remains
 
-    def release(self, group: str) -> None:
-        """End a reservation."""
+    def release(self, group: str, remains: object = None) -> None:
+        """End a reservation. remains: what to keep of the group until it expires; None: nothing."""
+        if remains is not None:
+            self._keep(group, Kept(remains))
         self._held.pop(group, None)
+
+    def _keep(self, group: str, kept: Kept) -> None:
+        """Let a group exist until it expires, unless too many do."""
+        if len(self._book.kept) < MAX_GROUPS:
+            self._book.kept[group] = kept
+
+    def remains(self, group: str) -> object:
+        """Return what `release` has kept of a group."""
+        return self._book.kept.get(group, NOTHING).remains
 
     def _refuse_held(self, group: str) -> None:
         if group in self._held:
@@ -368,18 +385,22 @@ class Groups(Inheritable, Uncopied):
     # --- for operators --------------------------------------------------------------------------------------------
 
     def topics(self, group: str) -> set[str]:
-        """Return the topics that a group's members read or that it has committed offsets of. Raises GroupNotFound."""
+        """Return the topics that a group's members read or that it has committed offsets of.
+
+        If there are none, those of the offsets that it had last. Raises GroupNotFound.
+        """
         with self._lock:
             self._check_known(group)
             read = {topic for said in self._present(group).members.values() for topic in said.topics}
-            return read | {topic for topic, _ in self._book.offsets.get(group, {})}
+            committed = {topic for topic, _ in self._book.offsets.get(group, {})}
+            return read | committed or {*self._book.kept.get(group, NOTHING).topics}
 
     def names(self) -> list[str]:
-        """Return the names of all groups that have members or committed offsets, or recently had members, sorted."""
+        """Return the names of all groups that have members or committed offsets, or recently had some, sorted."""
         with self._lock:
             if not self._reads_only:
                 self._bounds.sweep_if_due(self._present)
-            return sorted(self._book.crews.keys() | self._book.offsets.keys())
+            return sorted({*self._book.crews, *self._book.offsets, *list(self._book.kept)})
 
     def has_members(self, group: str) -> bool:
         """Whether a group has members. Raises GroupNotFound."""
@@ -417,6 +438,7 @@ class Groups(Inheritable, Uncopied):
             if group in self._book.crews:
                 forgotten.append(GroupRecord(group, None))
             self._book.append(forgotten)
+            self._book.kept.pop(group, None)
 
     def forget_offsets(self, group: str, partitions: Iterable[Partition], *, holds: bool = False) -> None:
         """Delete what a group has committed for some partitions; those without a commit are left out.
@@ -431,17 +453,28 @@ class Groups(Inheritable, Uncopied):
             if self._present(group).members:
                 raise GroupConflict(f"group {group!r} has members; stop them first. Nothing was deleted")
             known = self._book.offsets.get(group, {})
-            self._book.append([OffsetRecord(group, one, None) for one in dict.fromkeys(partitions) if one in known])
+            self._forget([OffsetRecord(group, one, None) for one in dict.fromkeys(partitions) if one in known])
 
     def forget_topic(self, name: str) -> None:
         """Delete every group's committed offsets of a topic, as when it is deleted."""
         with self._lock:
-            self._book.append(
-                OffsetRecord(group, one, None)
-                for group, offsets in self._book.offsets.items()
-                for one in offsets
-                if one[0] == name
+            self._forget(
+                [
+                    OffsetRecord(group, one, None)
+                    for group, offsets in self._book.offsets.items()
+                    for one in offsets
+                    if one[0] == name
+                ]
             )
+
+    def _forget(self, offsets: list[OffsetRecord]) -> None:
+        """Delete committed offsets; groups that lose their last one stay until they expire."""
+        self._book.append(offsets)
+        topics: dict[str, set[str]] = {}
+        for one in offsets:
+            topics.setdefault(one.group, set()).add(one.partition[0])
+        for group in topics.keys() - self._book.offsets.keys() - self._book.crews.keys():
+            self._keep(group, Kept(self.remains(group), frozenset(topics[group])))
 
     def cut(self, topic: str, partition: int, offset: int) -> None:
         """Reset group offsets past `offset`, for a partition that was truncated to it; durable.
@@ -475,7 +508,7 @@ class Groups(Inheritable, Uncopied):
         return tuple(text for _, text in found)
 
     def _check_known(self, group: str) -> None:
-        if group not in self._book.crews and group not in self._book.offsets:
+        if not self._book.knows(group):
             raise GroupNotFound(checked_group(group))
 
 

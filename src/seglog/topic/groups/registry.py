@@ -6,6 +6,7 @@ Knows no clock and decides nothing; its owner holds a lock around every call.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from seglog.errors import CorruptLog
 from seglog.log.log import Log
@@ -15,10 +16,21 @@ from seglog.topic.groups.state import Crew
 from seglog.topic.layout.places import Partition
 
 
+class Kept(NamedTuple):
+    """A group that exists without members and offsets. remains: what another coordinator keeps of it, None: nothing;
+    topics: of its last offsets.
+    """
+
+    remains: object
+    topics: frozenset[str] = frozenset()
+
+
 class Book:
     """crews: group -> its members; offsets: group -> partition -> the next offset to read, no empty ones.
 
     records: (group, partition) -> the record of that offset. charges: who pays for what all groups take.
+    kept: groups that had members of another coordinator, or offsets, and have not expired. In memory only; any thread
+    may change it.
     """
 
     def __init__(self, log: Log) -> None:
@@ -27,6 +39,7 @@ class Book:
         self.offsets: dict[str, dict[Partition, int]] = {}
         self.records: dict[tuple[str, Partition], OffsetRecord] = {}
         self.charges = Charges()
+        self.kept: dict[str, Kept] = {}
         self._log = log
         for record in log.scan():
             try:
@@ -36,6 +49,10 @@ class Book:
                     f"{log.path}: offset {record.offset} is not a record of consumer groups: {error}. Nothing was "
                     "changed; restore the log, or move it away to abandon members and committed offsets"
                 ) from error
+
+    def knows(self, group: str) -> bool:
+        """Whether a group exists."""
+        return group in self.crews or group in self.offsets or group in self.kept
 
     def crew(self, group: str) -> Crew:
         """Return a group's members; none for an unknown group."""
