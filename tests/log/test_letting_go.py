@@ -53,9 +53,19 @@ def test_a_closed_writer_keeps_no_file_open(path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_collection")
-@pytest.mark.parametrize("config", [LogConfig(flush_records=1), LogConfig(flush_interval=0.01)])
-def test_a_writer_dropped_without_close_gives_the_lock_back(path: Path, config: LogConfig, until: Any) -> None:
+@pytest.mark.parametrize(
+    ("config", "interval"),
+    [
+        (LogConfig(flush_records=1), None),
+        (LogConfig(flush_interval=0.01), 0.01),
+        (LogConfig(flush_interval=0.01), None),
+    ],
+)
+def test_a_writer_dropped_without_close_gives_the_lock_back(
+    path: Path, config: LogConfig, interval: float | None, until: Any
+) -> None:
     log = seglog.open(path, config)
+    log.alter(flush_interval=interval)
     log.append(b"v")
     del log
 

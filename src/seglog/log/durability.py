@@ -177,8 +177,9 @@ class IntervalSync:
 
     def __init__(self, seconds: float | None, sync: Callable[[], None]) -> None:
         self._seconds = seconds
-        self._sync = WeakMethod(sync)  # the thread must not keep a log alive that was dropped without close
         self._called: SimpleQueue[bool] = SimpleQueue()  # not an Event: an interrupted set() may leave its lock held
+        # the thread must not keep a log alive that was dropped without close, and ends then
+        self._sync = WeakMethod(sync, lambda _: self._called.put(False))
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="seglog-flush", daemon=True)
