@@ -72,9 +72,9 @@ def without_texts(config):
     ],
 )
 def test_limits_are_kept_while_the_policy_does_not_apply_them(first, changes, policy, age, expires):
-    config = changed(TopicConfig(LogConfig(segment_bytes=512), Policies()), first, is_new=True)
+    config = changed(TopicConfig(LogConfig(segment_bytes=512), Policies()), first)
     for name, value in changes:
-        config = changed(config, {name: value}, is_new=False)
+        config = changed(config, {name: value})
     shown = values_of(config)
     assert (shown["cleanup.policy"], shown["retention.ms"]) == (policy, age)
     again = LogConfig.from_json(config.log.to_json()), Policies.from_json(config.policies.to_json())
@@ -83,7 +83,7 @@ def test_limits_are_kept_while_the_policy_does_not_apply_them(first, changes, po
 
 
 def test_a_topic_is_created_with_all_that_kafka_describes():
-    found = changed(NEW, EXPORTED, is_new=True)
+    found = changed(NEW, EXPORTED)
     assert shown_values(found) == EXPORTED
     assert values_of(found) == DEFAULTS | {
         "retention.ms": "604800000",
@@ -105,19 +105,19 @@ def test_a_topic_is_created_with_all_that_kafka_describes():
     ],
 )
 def test_a_text_is_given_back_as_long_as_it_means_what_the_topic_has(name, text, stored):
-    found = changed(DEFAULT, {name: text}, is_new=True)
+    found = changed(DEFAULT, {name: text})
     assert (shown_values(found)[name], values_of(found)[name]) == (text, stored)
     assert name in given_texts(found)
-    again = changed(found, {"max.message.bytes": "5000"}, is_new=False)
+    again = changed(found, {"max.message.bytes": "5000"})
     assert shown_values(again)[name] == text
-    assert name not in given_texts(changed(found, {name: None}, is_new=False))
+    assert name not in given_texts(changed(found, {name: None}))
 
 
 def test_a_text_does_not_count_once_the_topic_has_another_value():
-    config = changed(DEFAULT, {"retention.ms": "9223372036854775807"}, is_new=True)
+    config = changed(DEFAULT, {"retention.ms": "9223372036854775807"})
     altered = TopicConfig(LogConfig(retention=Retention(age=7)), config.policies)
     assert shown_values(altered)["retention.ms"] == "7000"
-    assert changed(altered, {"segment.ms": "5"}, is_new=False).policies == Policies()
+    assert changed(altered, {"segment.ms": "5"}).policies == Policies()
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_a_text_does_not_count_once_the_topic_has_another_value():
     ],
 )
 def test_a_text_is_given_back_as_kafka_reads_it(name, given, shown):
-    assert shown_values(changed(DEFAULT, {name: given}, is_new=True))[name] == shown
+    assert shown_values(changed(DEFAULT, {name: given}))[name] == shown
 
 
 def test_a_text_that_the_value_gives_back_is_not_stored_twice():
-    assert changed(DEFAULT, {"retention.ms": "5000"}, is_new=True).policies == Policies()
+    assert changed(DEFAULT, {"retention.ms": "5000"}).policies == Policies()
 
 
 @pytest.mark.parametrize(
@@ -162,24 +162,24 @@ def test_texts_that_mean_nothing_are_not_shown(texts):
 )
 def test_a_config_without_effect_has_the_values_of_kafka_and_is_given_back(name, accepted, refused):
     for value in accepted:
-        found = changed(DEFAULT, {name: value}, is_new=False)
+        found = changed(DEFAULT, {name: value})
         assert without_texts(found) == DEFAULT
         given_back = {name: value.strip().lower()}
         assert given_texts(found) == given_back
         assert shown_values(found) == ALL_DEFAULTS | values_of(DEFAULT) | given_back
-        assert changed(found, {name: None}, is_new=False) == DEFAULT
+        assert changed(found, {name: None}) == DEFAULT
     for value in refused:
         with pytest.raises(ConfigError, match=f"^{re.escape(name)} "):
-            changed(DEFAULT, {name: value}, is_new=True)
+            changed(DEFAULT, {name: value})
 
 
 def test_the_compression_type_is_that_of_the_config():
     assert DEFAULTS["compression.type"] == "uncompressed"
     for value in ("producer", "gzip", "snappy"):
         for config in (DEFAULT, TopicConfig(LogConfig(compression="lz4"), Policies())):
-            assert changed(config, {"compression.type": value}, is_new=False).log.compression == config.log.compression
+            assert changed(config, {"compression.type": value}).log.compression == config.log.compression
     with pytest.raises(ConfigError, match="accepts gzip or lz4 or producer or snappy or uncompressed or zstd"):
-        changed(DEFAULT, {"compression.type": "brotli"}, is_new=True)
+        changed(DEFAULT, {"compression.type": "brotli"})
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_compression_type_is_that_of_the_config():
 )
 def test_the_refusal_of_a_number_names_the_config_and_what_is_accepted(name, value, accepted):
     with pytest.raises(ConfigError, match=rf"^{re.escape(name)} is {value}; it must be {accepted}"):
-        changed(DEFAULT, {name: value}, is_new=True)
+        changed(DEFAULT, {name: value})
 
 
 def test_every_setting_that_is_a_number_has_a_range():
@@ -209,29 +209,29 @@ def test_every_setting_that_is_a_number_has_a_range():
     assert set(ranges) == {name for name, one in SETTINGS.items() if one.type in (INT, LONG, DOUBLE)}
     for name, one in ranges.items():
         for value in {one.least, one.most, one.least if one.none is None else one.none}:
-            changed(DEFAULT, {name: str(value)}, is_new=True)
+            changed(DEFAULT, {name: str(value)})
 
 
 @pytest.mark.parametrize("name", sorted(name for name in SETTINGS if name.endswith(".ms")))
 def test_a_time_of_any_length_is_accepted_and_one_of_more_than_100_years_has_no_limit(name):
     setting = SETTINGS[name]
     for value in (2**63 - 1, 3155760000001):
-        found = setting.value(changed(DEFAULT, {name: str(value)}, is_new=True))
+        found = setting.value(changed(DEFAULT, {name: str(value)}))
         assert found == (None if setting.one.optional else 3155760000.0)
     with pytest.raises(ConfigError, match=f"^{re.escape(name)} is 9223372036854775808; it must be"):
-        changed(DEFAULT, {name: str(2**63)}, is_new=True)
+        changed(DEFAULT, {name: str(2**63)})
 
 
 def test_deleting_a_config_that_there_is_not_is_accepted_as_kafka_does():
     unknown = dict.fromkeys(["remote.log.delete.on.disable", "message.format.version", "any.name"])
-    assert changed(DEFAULT, unknown, is_new=False) == DEFAULT
+    assert changed(DEFAULT, unknown) == DEFAULT
     with pytest.raises(ConfigError, match="there is no config 'any\\.name'"):
-        changed(DEFAULT, {"any.name": "1"}, is_new=False)
+        changed(DEFAULT, {"any.name": "1"})
 
 
 def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():
     with pytest.raises(ConfigError, match=r"^max.compaction.lag.ms is 5, which is less than min.compaction.lag.ms, 10"):
-        changed(DEFAULT, {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}, is_new=True)
+        changed(DEFAULT, {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
 
 
 @given(
@@ -247,15 +247,15 @@ def test_a_latest_compaction_before_the_earliest_is_refused_by_kafkas_names():
 )
 def test_a_config_is_the_same_after_its_settings_are_read_and_set(retention):
     config = TopicConfig(LogConfig(segment_bytes=4096, retention=retention), Policies())
-    assert without_texts(changed(config, values_of(config), is_new=False)) == config
-    reset = changed(config, dict.fromkeys(["retention.ms", "cleanup.policy"]), is_new=False)
+    assert without_texts(changed(config, values_of(config))) == config
+    reset = changed(config, dict.fromkeys(["retention.ms", "cleanup.policy"]))
     assert (reset.log.retention.age, reset.log.retention.compact) == (None, False)
 
 
 @given(st.sampled_from(sorted(DEFAULTS)), st.text(max_size=5) | st.integers().map(str))
 def test_any_value_of_a_setting_is_taken_or_refused(setting, value):
     try:
-        found = changed(DEFAULT, {setting: value}, is_new=True)
+        found = changed(DEFAULT, {setting: value})
     except ConfigError as error:
         assert str(error).startswith(f"{setting} ")
         assert value in str(error) or repr(value) in str(error)

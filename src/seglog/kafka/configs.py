@@ -93,8 +93,6 @@ class Ignored:
     range: Range | None = None
     accepts: str = "true|false"
 
-    fixed = False
-
     @property
     def about(self) -> str:
         """What tools show to operators."""
@@ -131,11 +129,6 @@ class Setting:
         """What is declared of it."""
         place, _, name = self.path.rpartition(".")
         return _DECLARED[place][name]
-
-    @property
-    def fixed(self) -> bool:
-        """Whether only a new topic can have another."""
-        return not self.one.setting.altered
 
     @cached_property
     def about(self) -> str:
@@ -326,23 +319,19 @@ def most_bytes(policies: Policies, server: int) -> int:
 # --- changes ----------------------------------------------------------------------------------------------------------
 
 
-def changed(config: TopicConfig, changes: Mapping[str, str | None], *, is_new: bool) -> TopicConfig:
+def changed(config: TopicConfig, changes: Mapping[str, str | None]) -> TopicConfig:
     """Return a config with changes; None: the default.
 
     Args:
         config: The present config, or that of a new topic.
         changes: The settings to change, by Kafka's names.
-        is_new: Whether the topic is being created.
 
     Raises:
-        ConfigError: A setting is unknown, has an invalid value, or cannot be changed any more.
+        ConfigError: A setting is unknown, or has an invalid value.
     """
     present = values_of(config)
     wanted = {name: text for name, given in changes.items() for text in _effective(name, given)}
     wanted = {name: text for name, text in wanted.items() if SETTINGS[name].stored(name, text) != present[name]}
-    for name in wanted:
-        if SETTINGS[name].fixed and not is_new:
-            raise ConfigError(f"{name} is {present[name]}, and is fixed once a topic exists; create another topic")
     found = {name: SETTINGS[name].parse(name, text) for name, text in wanted.items() if name != POLICY}
     _check_lags({**present, **wanted})
     if wanted.keys() & {POLICY, *LIMITS}:

@@ -102,7 +102,7 @@ async def _of_topic(call: Call, kind: int, name: str) -> list[Values]:
     if most != topic.policies.batch_bytes:
         values[MESSAGE_BYTES] = str(most)
     return [
-        _entry(each, values[each], one.type, sources[each], one.about, fixed=one.fixed)
+        _entry(each, values[each], one.type, sources[each], one.about, fixed=False)
         for each, one in (SETTINGS | IGNORED).items()
     ]
 
@@ -152,8 +152,8 @@ async def alter_configs(call: Call) -> Values:
 
     def change(wanted: Values) -> Change:
         given = {one["name"]: one["value"] for one in wanted["configs"]}
-        absent: dict[str, str | None] = {name: None for name, one in (SETTINGS | IGNORED).items() if not one.fixed}
-        return lambda config: changed(config, {**absent, **checked(given, _most(call))}, is_new=False)
+        absent: dict[str, str | None] = dict.fromkeys(SETTINGS | IGNORED)
+        return lambda config: changed(config, {**absent, **checked(given, _most(call))})
 
     return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
 
@@ -162,7 +162,7 @@ async def incremental_alter_configs(call: Call) -> Values:
     """Change some configs of topics."""
 
     def change(wanted: Values) -> Change:
-        return lambda config: changed(config, checked(_changes(config, wanted["configs"]), _most(call)), is_new=False)
+        return lambda config: changed(config, checked(_changes(config, wanted["configs"]), _most(call)))
 
     return {"responses": [await _alter(call, one, change(one)) for one in call.values["resources"]]}
 

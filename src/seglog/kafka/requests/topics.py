@@ -41,7 +41,7 @@ async def _create(call: Call, wanted: Values, *, twice: bool) -> Values:
         partitions = _partitions(call, wanted)
         most = call.services.settings.limits.batch_bytes
         given = checked({one["name"]: one["value"] for one in wanted["configs"]}, most)
-        config = changed(NEW, given, is_new=True)
+        config = changed(NEW, given)
         if call.values["validate_only"]:
             _check_absent(call, name)
         else:
