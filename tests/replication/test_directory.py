@@ -48,6 +48,10 @@ def name(client: seglog.Client) -> Iterator[str]:
     """A name that no other test has; its topics are deleted, so that later tests copy less."""
     name = f"topic{next(numbers)}"
     yield name
+    delete_topics(client)
+
+
+def delete_topics(client: seglog.Client) -> None:
     for topic in client.topics():
         client.delete_topic(topic.name)
 
@@ -318,7 +322,10 @@ class Pauses(threading.Event):
         return True
 
 
-def test_a_copy_of_a_server_without_topics_looks_for_them_twice_a_second(leader: Any, tmp_path: Path) -> None:
+def test_a_copy_of_a_server_without_topics_looks_for_them_twice_a_second(
+    leader: Any, client: seglog.Client, tmp_path: Path
+) -> None:
+    delete_topics(client)
     pauses = Pauses()
     with Mirror(leader, tmp_path / "copy") as mirror:
         mirror.run(stop=pauses)
