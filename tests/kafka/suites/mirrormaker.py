@@ -57,6 +57,7 @@ OWN = (  # of MirrorMaker between two Kafkas, too
     r"All plugins have ServiceLoader manifests",
     r"Close timed out with \d+ pending requests to coordinator",
     r"Catching up to assignment's config offset",
+    r"Unable to sync offsets for consumer group .* consumers currently using this group",  # it joined at that moment
     r"Cannot accept new calls when AdminClient is closing",  # it does not wait for its schedules before it ends
 )
 Row = tuple[Any, ...]
