@@ -112,8 +112,6 @@ def test_a_reader_sees_the_policies_that_the_topic_has_now(broker: Broker, root:
     with Topic.open(root / "orders", mode="r") as read:
         broker.alter_topic("orders", policies=Policies(copies=1))
         assert read.policies == Policies(copies=1, timestamps="server")
-        broker.delete_topic("orders")
-        assert read.policies == Policies(copies=1, timestamps="server")
 
 
 def test_a_reader_that_opens_a_topic_while_its_policies_are_moved_sees_them(
@@ -131,6 +129,34 @@ def test_a_reader_that_opens_a_topic_while_its_policies_are_moved_sees_them(
     monkeypatch.setattr(description, "read", overtaken)
     with Topic.open(earlier / "orders", mode="r") as opened:
         assert opened.policies == SERVER
+
+
+def test_a_reader_sees_policies_that_are_moved_while_it_looks(earlier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Topic.open(earlier / "orders", mode="r") as read:
+        storage = type(read._parts.storage)
+        identity = storage.identity
+
+        def overtaken(place: Any, name: str) -> object:
+            found = identity(place, name)
+            if name == description.FILE_NAME:
+                monkeypatch.undo()
+                with Broker(earlier) as broker:
+                    broker.topic("orders")
+            return found
+
+        monkeypatch.setattr(storage, "identity", overtaken)
+        assert [read.policies, read.policies] == [SERVER, SERVER]
+
+
+@pytest.mark.parametrize("wanted", [Policies(), SERVER])
+def test_a_reader_of_a_topic_that_is_deleted_has_the_policies_that_it_had(
+    broker: Broker, root: Path, wanted: Policies
+) -> None:
+    broker.create_topic("orders", policies=wanted)
+    with Topic.open(root / "orders", mode="r") as read:
+        assert read.policies == wanted
+        broker.delete_topic("orders")
+        assert read.policies == wanted
 
 
 def test_policies_of_a_newer_version_are_refused(broker: Broker, root: Path) -> None:

@@ -36,19 +36,31 @@ class Rules:
     def __init__(self, root: Storage, stored: Description, logs: Sequence[Log], seen: object) -> None:
         """Keep topic.json as read before the logs were opened. seen: its identity then; None: of a writer."""
         self._root, self._stored, self._logs, self._seen = root, stored, logs, seen
+        self._known = stored.policies
         self.is_certain = True
 
     @property
     def policies(self) -> Policies:
         """The policies. What cannot be read now, such as of a topic that is being deleted, is as it was."""
-        with suppress(SeglogError):
-            if not self.is_certain:
-                self._stored = topic_json.read(self._root)
-            elif self._seen is not None:
-                seen = self._root.identity(topic_json.FILE_NAME)
-                if seen != self._seen:
-                    self._stored, self._seen = topic_json.read(self._root), seen
-        return policies_of(self._stored, self._logs[0].config)
+        if self._seen is None and self.is_certain and self._stored.policies is not None:
+            return self._stored.policies
+        try:
+            first = self._logs[0].config  # before topic.json: see `policies_of`
+            self._look()
+            self._known = policies_of(self._stored, first)
+        except SeglogError:
+            if self._known is None:
+                raise
+        return self._known
+
+    def _look(self) -> None:
+        """Read topic.json again if it may be another one."""
+        if not self.is_certain:
+            self._stored = topic_json.read(self._root)
+        elif self._seen is not None:
+            seen = self._root.identity(topic_json.FILE_NAME)
+            if seen != self._seen:
+                self._stored, self._seen = topic_json.read(self._root), seen
 
     def write(self, stored: Description) -> None:
         """Write topic.json. After an error it is not known which is there after a crash, until it is written again."""
