@@ -52,6 +52,7 @@ BAD_POLICIES: dict[str, list[object]] = {
     "batch_bytes": [-1, 1.5, True, "1MiB"],
     "timestamp_ahead": [-1, "1 h", True],
     "timestamp_behind": [-1, float("nan")],
+    "kafka_configs": ["flush.ms=1", ["flush.ms"], {"flush.ms": 1}, {1: "1"}, True],
 }
 
 
