@@ -21,6 +21,7 @@ from seglog import Archiver, Broker, LogConfig, Mirror, Policies, Retention, Top
 from seglog.archive import archiver as archiver_module
 from seglog.archive.promotion import promote_from_archive
 from seglog.log.opening import storage_at
+from seglog.log.writer import LogWriter
 from seglog.replication import promote
 from seglog.replication.places import LocalPlace
 from seglog.testing.faulty import WRITING, Crashed, Fault, FaultyStorage
@@ -105,6 +106,34 @@ def test_policies_hold_that_are_altered_again_after_the_sync_of_the_topic_failed
             broker.alter_topic("orders", policies=Policies(copies=copies), **settings)
             assert topic.policies.copies == (description.read(root / "orders").policies or Policies()).copies == copies
             assert topic.partition(partitions - 1).config == LogConfig(**settings)
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_change_that_failed_does_not_replace_a_later_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, reopened: bool
+) -> None:
+    with monkeypatch.context() as faulty, Broker(root) as broker:
+        topic = broker.create_topic("orders", partitions=partitions)
+        faulty.setattr(LogWriter, "alter", fails_of(topic.partition(0)))
+        with pytest.raises(seglog.StorageError):
+            topic.alter(policies=Policies(copies=1), retention=Retention(age=10))
+        if not reopened:
+            faulty.undo()
+            topic.alter(retention=Retention(age=1000))
+    if reopened:
+        with monkeypatch.context() as faulty:
+            faulty.setattr(LogWriter, "alter", fails_always)
+            topic = Topic.open(root / "orders")
+        with topic:
+            topic.alter(retention=Retention(age=1000))
+    with Topic.open(root / "orders") as topic:
+        assert (topic.policies.copies, topic.partition(0).config.retention.age) == (1, 1000)
+
+
+def fails_always(log: Any, **_changes: Any) -> None:
+    """Be an `alter` that fails."""
+    raise seglog.StorageError(28, "no space", log.path)
 
 
 def test_a_reader_sees_the_policies_that_the_topic_has_now(broker: Broker, root: Path) -> None:

@@ -62,6 +62,11 @@ class Rules:
             if seen != self._seen:
                 self._stored, self._seen = topic_json.read(self._root), seen
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether topic.json is known, and has no change that the logs may lack."""
+        return self.is_certain and self._stored.altering is None
+
     def write(self, stored: Description) -> None:
         """Write topic.json. After an error it is not known which is there after a crash, until it is written again."""
         self.is_certain = False
@@ -185,7 +190,7 @@ def alter_parts(parts: Parts, changes: Mapping[str, Any]) -> None:
     changes, wanted = _parted(changes, present)
     for log in parts.logs:
         log.config.altered(changes)  # an invalid one changes nothing
-    if len(parts.logs) == 1 and wanted == present and rules.is_certain:
+    if len(parts.logs) == 1 and wanted == present and rules.is_settled:
         parts.logs[0].alter(**changes)
         return
     for log in parts.logs:
