@@ -243,6 +243,34 @@ def test_a_change_of_retention_is_copied(source: Path, target: Path) -> None:
         assert seglog.open(target, mode="r").config == log.config
 
 
+def test_settings_that_are_altered_are_copied(source: Path, target: Path) -> None:
+    with seglog.open(source, LogConfig(segment_bytes=512)) as log, Mirror(source, target) as mirror:
+        fill(log, 5)
+        mirror.step()
+        for change in ({"segment_bytes": 4096}, {"flush_records": 2, "segment_age": 60}, {"compression": "zstd"}):
+            log.alter(**change)
+            mirror.step()
+            assert seglog.open(target, mode="r").config == log.config
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+def test_a_record_is_copied_that_only_the_altered_segment_bytes_admit(
+    source: Path, target: Path, same: Any, lowered: bool
+) -> None:
+    with seglog.open(source, LogConfig(segment_bytes=512)) as log, Mirror(source, target) as mirror:
+        fill(log, 5)
+        mirror.step()
+        log.alter(segment_bytes=100_000)
+        for size in (5000, 10, 140_000):
+            log.append(b"x" * size)
+        if lowered:
+            log.alter(segment_bytes=512)
+        fill(log, 50)
+        mirror.catch_up()
+        same(source, target)
+        assert seglog.open(target, mode="r").config == log.config
+
+
 def test_what_the_source_expired_leaves_the_copy(source: Path, target: Path) -> None:
     with seglog.open(source, LogConfig(segment_bytes=512)) as log, Mirror(source, target) as mirror:
         fill(log, 100)

@@ -1,4 +1,4 @@
-"""Write a copy of another log: its records at their offsets, its cuts, its retention, its role.
+"""Write a copy of another log: its records at their offsets, its cuts, its settings, its role.
 
 Only a mirror (`seglog.replication`) uses this, on a log from `opening.open_copy`. A copy has the id and the epochs of
 its leader, so positions of consumers are valid in both. Records keep their offsets; segments, files and salts are the
@@ -18,7 +18,7 @@ import numpy as np
 from seglog.compaction.copying import Room
 from seglog.compaction.output import Survivors
 from seglog.compaction.window_reader import WINDOW_BYTES, Window
-from seglog.config import Retention
+from seglog.config import LogConfig
 from seglog.errors import CorruptRecord
 from seglog.format.codec import HEAD_BYTES, NATIVE, InvalidRecord
 from seglog.format.manifest import Manifest, SegmentEntry
@@ -141,8 +141,6 @@ class CopyWriter:
         copied, active = survivors.copied, self._live.active
         if not copied.rows:
             return
-        if copied.rows == 1:
-            self._live.check_size(copied.length)
         marks = active.tally.marks
         state = MarksState(marks.interval, *marks.state)
         count, next_position = place_survivors(
@@ -203,15 +201,11 @@ class CopyWriter:
         """Delete the segments before `offset`, which the leader has deleted; return how many."""
         return self._live.drop_before(offset)
 
-    @property
-    def retention(self) -> Retention:
-        """The retention that the copy has."""
-        return self._live.config.retention
-
     @change
-    def retain(self, retention: Retention) -> None:
-        """Take the leader's retention."""
-        self._live.configure(replace(self._live.config, retention=retention))
+    def configure(self, config: LogConfig) -> None:
+        """Take the leader's settings that can be altered."""
+        self._live.configure(replace(self._live.config.altered(config.alterable()), retention=config.retention))
+        self.log._take(self._live.config)
 
 
 def _length_of_long(window: Window, available: int, records: EncodedRecords) -> int:

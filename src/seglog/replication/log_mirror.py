@@ -207,7 +207,7 @@ class LogMirror:
         expires = retention.most_age is not None or retention.most_bytes is not None
         if expires and not fetched.lineage.rebuilt:  # else damage may have taken the source's first segments
             self._writer.drop_before(fetched.lineage.start)
-        self._writer.retain(fetched.config.retention)
+        self._writer.configure(fetched.config)
         if fetched.published != self._writer.manifest.published:
             self._writer.sync()  # a published batch must not be durable before its records
             self._writer.take(published=fetched.published)

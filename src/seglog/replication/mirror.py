@@ -42,7 +42,7 @@ FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.05, 5.0
 class Mirror(Uncopied):
     """Keeps a copy of a log, a topic, or a directory of topics up to date. A context manager; not safe for threads.
 
-    The copy has the records of its source at the same offsets, the same ids and epochs, topic descriptions, retention
+    The copy has the records of its source at the same offsets, the same ids and epochs, topic descriptions, settings
     and committed group offsets, so that consumers can continue in it. It can only be read (mode "r"), until `seglog
     promote` makes it a leader. Each copy compacts and expires on its own. A process may be killed at any moment; the
     next Mirror continues.
