@@ -601,9 +601,10 @@ def test_a_copy_of_a_leader_of_an_earlier_version_takes_over_from_its_archive_wi
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_description_is_restored_with_its_policies(root: Path) -> None:
+@pytest.mark.parametrize("policies", [SERVER, replace(SERVER, kafka_configs={"retention.ms": "-1"})])
+def test_a_damaged_description_is_restored_with_its_policies(root: Path, policies: Policies) -> None:
     with Broker(root) as broker:
-        broker.create_topic("orders", policies=SERVER)
+        broker.create_topic("orders", policies=policies)
     path = root / "orders/topic.json"
     known, text = description.read(root / "orders"), path.read_bytes()
     path.write_bytes(text.replace(b'"partitions": 1', b'"p'))

@@ -64,7 +64,7 @@ def told_partitions(text: bytes) -> int | None:
 
 def _told_policies(text: bytes) -> Policies | None:
     """Return the policies that a damaged topic.json seems to contain."""
-    found = _field(text, "policies", r"(\{[^{}]*\})")
+    found = _field(text, "policies", r"(\{(?:[^{}]|\{[^{}]*\})*\})")
     try:
         return None if found is None else Policies.from_json(json.loads(found))
     except (*UNREADABLE, ConfigError, TypeError):
