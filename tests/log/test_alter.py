@@ -120,6 +120,20 @@ def test_the_overflow_of_a_record_stays_if_it_was_set(place: Any, overflow: int)
         assert log.config.store_limit == 4096 + 2048
 
 
+def test_records_that_wait_in_memory_obey_another_size_of_segments(place: Any) -> None:
+    with seglog.open(place, LogConfig(buffer_bytes=65536)) as log:
+        log.append(bytes(1000))
+        log.alter(segment_bytes=512)
+        with pytest.raises(seglog.RecordTooLarge):
+            log.append(bytes(1000))
+        log.append(bytes(10))
+        assert [segment.records for segment in log.segments] == [1, 1]
+        log.alter(segment_bytes=4096)
+        for _ in range(3):
+            log.append(bytes(1000))
+        assert [segment.records for segment in log.segments] == [1, 4]
+
+
 def test_appends_are_synced_by_another_number_of_records_from_now_on(place: Any) -> None:
     with seglog.open(place, LogConfig(buffer_bytes=10_000)) as log:
         log.append(b"v")

@@ -69,6 +69,7 @@ class LiveSegments:
             return
         self.catalog.install(self.catalog.following(self.catalog.current.segments, config=config))
         self._take(config)
+        self.active.limit(config.segment_bytes)
         self._show()
 
     def write_base(self) -> None:

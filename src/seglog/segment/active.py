@@ -218,6 +218,11 @@ class ActiveSegment:
         self._settled = True
         return True
 
+    def limit(self, segment_bytes: int) -> None:
+        """Let the segment take records up to this size from now on."""
+        self._segment_bytes = segment_bytes
+        self._hold_most = self._may_hold()
+
     def _may_hold(self) -> int:
         """Return how many bytes may be buffered: within the buffer, the segment and the last possible offset."""
         return min(self._buffer_bytes, self._segment_bytes - self._written, MAX_OFFSET - self.next_offset)
