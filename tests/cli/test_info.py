@@ -51,6 +51,12 @@ def test_the_segments_of_a_topics_partitions_are_json_too(cli: Callable[..., Any
     assert listed[0]["segments"][0]["base_offset"] == 0
 
 
+def test_the_policies_of_a_topic_are_shown(cli: Callable[..., Any], tmp_path: Path) -> None:
+    seglog.Topic.create(tmp_path / "orders", partitions=1, policies=seglog.Policies(copies=2)).close()
+    assert "policies.copies 2" in cli("info", tmp_path / "orders").text
+    assert cli("info", tmp_path / "orders", "--json").json["policies"]["copies"] == 2
+
+
 def test_the_segments_are_drawn_one_a_line(cli: Callable[..., Any], log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     count = cli("info", log, "--json").json["segments"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import seglog
 from seglog.cli import segment_drawing
-from seglog.cli.config_options import changed_options
+from seglog.cli.config_options import changed_options, changed_part
 from seglog.cli.frame import Args
 from seglog.cli.location import Local, Remote, client_for
 from seglog.cli.options import expose_from, tables_text
@@ -18,6 +18,7 @@ from seglog.cli.topic_options import table
 from seglog.config import LogConfig
 from seglog.errors import InvalidArgument
 from seglog.log.info import SegmentInfo
+from seglog.policies import Policies
 from seglog.terminal import output
 from seglog.terminal.exits import Exit
 from seglog.terminal.units import format_count, format_size
@@ -49,6 +50,7 @@ class _Facts:
     name: str
     id: str
     config: LogConfig
+    policies: Policies
     parts: list[_Part]
 
 
@@ -81,7 +83,7 @@ def _local(args: Args, place: Local) -> _Facts:
             count = sum(segment.records for segment in log.segments)
             damage = log._visible_damage()
             parts.append(_Part(number, *bounds, count, log.size, log.segments, log.table_offset, damage))
-        return _Facts(place.path, topic.name, topic.id, topic.partition(0).config, parts)
+        return _Facts(place.path, topic.name, topic.id, topic.partition(0).config, topic.policies, parts)
 
 
 def _remote(args: Args, place: Remote) -> _Facts:
@@ -95,7 +97,7 @@ def _remote(args: Args, place: Remote) -> _Facts:
             bounds = (state.lowest_offset, state.next_offset, state.durable_offset)
             infos = tuple(map(_segment, segments))
             parts.append(_Part(number, *bounds, sum(one.records for one in infos), state.bytes, infos))
-        return _Facts(place.url, info.name, info.id, info.config, parts)
+        return _Facts(place.url, info.name, info.id, info.config, info.policies, parts)
 
 
 def _segment(state: SegmentState) -> SegmentInfo:
@@ -126,6 +128,7 @@ def _plain(facts: _Facts, *, segments: bool) -> dict[str, Any]:
         "records": sum(part.records for part in facts.parts),
         "bytes": sum(part.bytes for part in facts.parts),
         "config": facts.config.to_json(),
+        "policies": asdict(facts.policies),
         "partitions": [part if segments else part | {"segments": len(part["segments"])} for part in parts],
     }
 
@@ -133,7 +136,9 @@ def _plain(facts: _Facts, *, segments: bool) -> dict[str, Any]:
 def _summary(facts: _Facts, glyphs: segment_drawing.Glyphs) -> list[str]:
     records, size = sum(part.records for part in facts.parts), sum(part.bytes for part in facts.parts)
     held = f"{format_count(records, 'record')}, {format_size(size)} in {format_count(len(facts.parts), 'partition')}"
-    config = f" {glyphs.mark} ".join(f"{name} {value}" for name, value in changed_options(facts.config).items())
+    policies = {f"policies.{name}": value for name, value in changed_part(facts.policies).items()}
+    changed = changed_options(facts.config) | policies
+    config = f" {glyphs.mark} ".join(f"{name} {value}" for name, value in changed.items())
     rows: list[tuple[object, ...]] = [
         (
             part.partition,
