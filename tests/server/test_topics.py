@@ -335,6 +335,13 @@ def test_an_earlier_client_names_policies_in_the_retention_and_finds_them_there(
     assert both["policies"]["copies"] == 4
 
 
+def test_the_retention_has_only_policies_that_it_had_before(http):
+    created = http.post("/topics", json={"name": "texts", "policies": {"kafka_configs": {"preallocate": "true"}}})
+    assert "kafka_configs" not in created.json()["retention"]
+    given = {"retention": {"kafka_configs": {"preallocate": "true"}}}
+    assert http.patch("/topics/texts", json=given).status_code == 400
+
+
 def test_the_retention_describes_policies_as_deprecated(http):
     models = http.get("/openapi.json").json()["components"]["schemas"]
     assert models["RetentionModel"]["properties"]["copies"]["deprecated"]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from seglog.config import LogConfig, Retention
-from seglog.policies import Policies, parted
+from seglog.policies import Policies, PolicyFields, parted
 from seglog.settings import MAX_SECONDS, MIN_SECONDS, MOST_CHARACTERS, MOST_TEXTS, Declared, Kind, declared
 
 Schema = dict[str, Any]
@@ -36,7 +36,7 @@ def schemas() -> dict[str, Schema]:
     """Return the schemas of configs, by the names that others refer to. null in a config: the default."""
     kept = {name: {**schema_of(one), "default": one.default} for name, one in _KEPT.items()}
     wanted = {name: {**schema_of(one), "default": one.default} for name, one in _WANTED.items()}
-    moved = {name: _deprecated(schema) for name, schema in wanted.items()}
+    moved = {name: _deprecated(wanted[name]) for name in _MOVED}
     config = {name: _described(one, _or_null(_kind_of(one))) for name, one in _LOG.items()}
     return {
         RETENTION: _object("Fields of seglog.Retention; a field that is not named keeps its value.", kept | moved),
@@ -116,7 +116,7 @@ def _value(one: Declared, value: Any, what: str) -> Any:
 
 
 def _retention(given: Any) -> dict[str, Any]:
-    return _values({**_KEPT, **_WANTED}, "retention.", given)
+    return _values({**_KEPT, **_MOVED}, "retention.", given)
 
 
 def _policies(given: Any) -> dict[str, Any]:
@@ -150,6 +150,7 @@ def has_moved(values: Mapping[str, Any] | None) -> bool:
 
 
 _LOG, _KEPT, _WANTED = declared(LogConfig), declared(Retention), declared(Policies)
+_MOVED = {name: one for name, one in _WANTED.items() if name in declared(PolicyFields)}
 RetentionChanges = Annotated[dict[str, Any], PlainValidator(_retention), WithJsonSchema(_RETENTION_REFERENCE)]
 """The fields of a retention that are named, checked one by one."""
 PoliciesChanges = Annotated[dict[str, Any], PlainValidator(_policies), WithJsonSchema(_POLICIES_REFERENCE)]
