@@ -50,6 +50,27 @@ def test_a_group_with_offsets_does_not_expire(hall: Hall) -> None:
         hall.clock.advance(EMPTY_SECONDS + 1)
 
 
+def test_a_group_that_had_members_again_expires_after_they_have_left(hall: Hall) -> None:
+    hall.groups.hold("g", "a test")
+    hall.groups.release("g", "remains")
+    assert hall.groups.names() == ["g"]
+    hall.groups.hold("g", "a test")
+    hall.clock.advance(EMPTY_SECONDS + 1)
+    hall.groups.release("g", "remains")
+    assert hall.groups.names() == ["g"]
+
+
+def test_a_group_that_loses_its_offsets_while_it_has_members_is_hidden_after_they_have_left(hall: Hall) -> None:
+    hall.groups.commit("g", {"orders": {0: 1}})
+    hall.groups.hold("g", "a test")
+    hall.groups.forget_offsets("g", [("orders", 0)], holds=True)
+    for _ in range(2):  # members come again
+        hall.groups.release("g", "remains")
+        assert (hall.groups.remains("g"), hall.groups.topics("g")) == ("remains", {"orders"})
+        assert hall.groups.hold("g", "a test") == "remains"
+        assert hall.groups.remains("g") is None
+
+
 def test_what_another_coordinator_keeps_of_a_group_ends_with_the_group(hall: Hall) -> None:
     def released(remains: object) -> None:
         hall.groups.hold("g", "a test")

@@ -52,6 +52,10 @@ class Bounds:
         if not 0 <= now - self._swept_at < SWEEP_SECONDS * 1_000_000:
             self._sweep(now, EMPTY_SECONDS, present)
 
+    def emptied(self, group: str) -> None:
+        """Let the time of a group begin again, which had members or offsets since it was last found empty."""
+        self._empty_since.pop(group, None)
+
     def _sweep(self, now: int, seconds: float, present: Present) -> None:
         """Delete the groups that had neither members nor committed offsets for `seconds`."""
         self._swept_at = now

@@ -162,18 +162,23 @@ class Groups(Inheritable, Uncopied):
                     "or use another group"
                 )
             self._held[group] = kind
-            return self._book.kept.pop(group, NOTHING).remains
+            before = self._book.kept.pop(group, NOTHING)
+            if before.topics:  # it stays hidden from the same callers
+                self._book.kept[group] = Kept(None, before.topics)
+            return before.remains
 
     def release(self, group: str, remains: object = None) -> None:
         """End a reservation. remains: what to keep of the group until it expires; None: nothing."""
+        topics = self._book.kept.get(group, NOTHING).topics  # of offsets that it lost meanwhile
         if remains is not None:
-            self._keep(group, Kept(remains))
+            self._keep(group, Kept(remains, topics))
         self._held.pop(group, None)
 
     def _keep(self, group: str, kept: Kept) -> None:
-        """Let a group exist until it expires, unless too many do."""
+        """Let a group that is empty from now on exist until it expires, unless too many do."""
         if len(self._book.kept) < MAX_GROUPS:
             self._book.kept[group] = kept
+            self._bounds.emptied(group)
 
     def remains(self, group: str) -> object:
         """Return what `release` has kept of a group."""
