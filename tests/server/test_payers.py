@@ -106,6 +106,17 @@ def test_offsets_of_a_transaction_count_against_its_caller_also_after_the_broker
         assert broker.groups._book.charges.paid() == {me: COMMIT_BYTES + len('"mine"')}
 
 
+def test_open_transactions_together_stage_no_more_than_the_share_of_their_caller() -> None:
+    hall, kept = Hall(ManualClock()), KeptGroups(8 * COMMIT_BYTES)
+    me, size = kept.payer("me"), COMMIT_BYTES + 2
+    hall.groups.check_staged("g", {PLACES[0]: Note()}, me, staged=4 * size)
+    with pytest.raises(ShareFull):
+        hall.groups.check_staged("g", {PLACES[0]: Note()}, me, staged=5 * size)
+    hall.groups.commit_decided([OffsetRecord("g", PLACES[0], 0, payer=me.id)], 1)
+    hall.groups.check_staged("g", {PLACES[0]: Note()}, me, staged=5 * size)  # it replaces an equal one
+    hall.log.close()
+
+
 # --- any sequence of what callers do ----------------------------------------------------------------------------------
 
 

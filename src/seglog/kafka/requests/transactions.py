@@ -101,7 +101,8 @@ async def txn_offset_commit(call: Call) -> Values:
     try:
         if offsets:
             payer = group_rights.payer(call)
-            await call.services.groups.run(partial(_check_kept, call, group, offsets, payer))
+            staged = call.parts.transactions.staged_by(call.payer)
+            await call.services.groups.run(partial(_check_kept, call, group, offsets, payer, staged))
             one, epoch = _find(call), values["producer_epoch"]
             await call.parts.transactions.stage_offsets(one, epoch, group, offsets, payer.id)
     except Fenced:
@@ -111,10 +112,12 @@ async def txn_offset_commit(call: Call) -> Values:
     return commit_answer(values["topics"], found)
 
 
-def _check_kept(call: Call, group: str, offsets: Mapping[Partition, tuple[int, str]], payer: Payer) -> None:
+def _check_kept(
+    call: Call, group: str, offsets: Mapping[Partition, tuple[int, str]], payer: Payer, staged: int
+) -> None:
     """Raise ShareFull if offsets would take too much when the transaction commits them."""
     notes = {place: Note(text) for place, (_, text) in offsets.items()}
-    call.services.broker.groups.check_staged(group, notes, payer)
+    call.services.broker.groups.check_staged(group, notes, payer, staged)
 
 
 def _member_refusal(call: Call) -> int:

@@ -156,6 +156,10 @@ class Transactions:
         """Whether an open transaction would commit an offset of a group for a partition."""
         return any(one.pending(group, place) for one in self._active)
 
+    def staged_by(self, payer: str) -> int:
+        """Return the bytes of offsets that open transactions of a caller have staged."""
+        return sum(one.offset_bytes for one in self._active if one.payer == payer)
+
     # --- an open transaction --------------------------------------------------------------------------------------
 
     async def join(

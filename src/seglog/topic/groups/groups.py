@@ -319,13 +319,19 @@ class Groups(Inheritable, Uncopied):
         if payer is not None:
             payer.admits(group, self._book.growth(entries), self._book.charges)
 
-    def check_staged(self, group: str, notes: Mapping[Partition, Note], payer: Payer) -> None:
-        """Raise what `payer` raises for offsets with these notes, which a transaction will commit."""
+    def check_staged(self, group: str, notes: Mapping[Partition, Note], payer: Payer, staged: int = 0) -> None:
+        """Raise what `payer` raises for offsets with these notes, which a transaction will commit.
+
+        staged: bytes of the offsets that transactions have for this payer already.
+        """
         with self._lock:
             entries = [
                 OffsetRecord(group, one, 0, metadata=note.metadata, payer=payer.id) for one, note in notes.items()
             ]
-            self._check_room(group, entries, payer)
+            growth = self._book.growth(entries)
+            if growth.get(payer.id, 0) > 0:
+                growth[payer.id] += staged
+            payer.admits(group, growth, self._book.charges)
 
     def logs_of(self, offsets: Mapping[Partition, int]) -> dict[Partition, tuple[str | None, int]]:
         """Return of which log each offset is now, and its epoch there, for `commit_decided`. Raises TopicNotFound."""
