@@ -1,4 +1,7 @@
-"""The wheel's build hook: kernels compiled ahead of time, or a dependency on numba where there is no linker.
+"""The build backend, hatchling with a hook: kernels compiled ahead of time, or a dependency on numba without a linker.
+
+Only the wheel itself has its dependencies, as it depends on numba if compiling fails: so the backend offers no metadata
+without building it, which hatchling would.
 
 SEGLOG_PURE=1 builds a wheel without compiled code for any platform; an editable installation compiles nothing, since
 its kernels may change.
@@ -11,10 +14,28 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from hatchling.build import (
+    build_editable,
+    build_sdist,
+    build_wheel,
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+)
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+]
 
 NUMBA = "numba>=0.61,<0.69"  # as the extra `jit`; aot uses names that numba may change
 TO_BUILD = [NUMBA, "numpy>=2.0", "xxhash>=3.4"]
@@ -46,12 +67,21 @@ class CompiledKernels(BuildHookInterface):  # type: ignore[misc] # hatchling shi
         source = Path(self.root) / "src"
         # the packages that building needs: pip hands them over in PYTHONPATH, other tools in an environment
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), *filter(None, sys.path)])}
-        command = [sys.executable, "-m", "seglog.kernels.aot", "--all"]
+        directory = self._directory(source / PACKAGED)
+        command = [sys.executable, "-m", "seglog.kernels.aot", "--all", str(directory)]
         done = subprocess.run(command, env=environment, check=False)  # noqa: S603 - this Python
-        libraries = sorted((source / PACKAGED).glob("*.so")) if done.returncode == 0 else []
+        libraries = sorted(directory.glob("*.so")) if done.returncode == 0 else []
         if not libraries:
             self.app.display_warning("the kernels could not be compiled: this wheel needs numba to run")
         return libraries
+
+    def _directory(self, packaged: Path) -> Path:
+        """Return where the libraries are kept for the next build, or another directory if the sources are read-only."""
+        present = packaged if packaged.exists() else packaged.parent
+        if os.access(present, os.W_OK):
+            return packaged
+        self._scratch = tempfile.TemporaryDirectory(prefix="seglog-kernels-")  # removed when the build ends
+        return Path(self._scratch.name)
 
 
 def _platform_tag() -> str:

@@ -65,9 +65,9 @@ def run(command: Sequence[str | Path], cwd: Path = ROOT, **environment: str) -> 
     return done.stdout
 
 
-def uv(*words: str | Path) -> None:
+def uv(*words: str | Path, **environment: str) -> None:
     """Run uv with the certificates of the system and pip's index."""
-    run([installer.program(), *words], ROOT, **installer.settings())
+    run([installer.program(), *words], ROOT, **installer.settings(), **environment)
 
 
 def unpacked(place: Path) -> Path:
@@ -263,9 +263,9 @@ def install_with_pip(source: Path, environment: Environment, version: str) -> No
     environment.pip_install(source)
 
 
-def install_with_uv(source: Path, environment: Environment) -> None:
+def install_with_uv(source: Path, environment: Environment, **variables: str) -> None:
     """Install with uv."""
-    uv("pip", "install", "--quiet", "--python", environment.place, "--constraint", CONSTRAINTS, source)
+    uv("pip", "install", "--quiet", "--python", environment.place, "--constraint", CONSTRAINTS, source, **variables)
 
 
 def install_with_build(source: Path, environment: Environment) -> None:
@@ -284,9 +284,12 @@ INSTALLERS: dict[str, Callable[[Path, Environment], None]] = {
 }
 
 
-def install_without_libraries(source: Path, environment: Environment, programs: Path) -> None:
+def install_without_libraries(source: Path, environment: Environment, programs: Path, *, with_uv: bool) -> None:
     """Install where nothing, or nothing that works, links: numba compiles, and `--version` says so."""
-    environment.pip_install(source, PATH=str(programs))
+    if with_uv:
+        install_with_uv(source, environment, PATH=str(programs))
+    else:
+        environment.pip_install(source, PATH=str(programs))
     environment.run("python", "-c", BATCH)
     shown = environment.run("seglog", "--version")
     if "numba" not in shown:
@@ -304,9 +307,13 @@ def try_installers(place: Path) -> None:
         programs.mkdir()
     (failing / "cc").write_text("#!/bin/sh\nexit 1\n")
     (failing / "cc").chmod(0o755)
-    for name, programs in (("no linker", empty), ("a linker that fails", failing)):
+    for name, programs, with_uv in (
+        ("no linker", empty, False),
+        ("a linker that fails", failing, False),
+        ("uv and no linker", empty, True),
+    ):
         with _fresh(place, name) as (source, environment):
-            install_without_libraries(source, environment, programs)
+            install_without_libraries(source, environment, programs, with_uv=with_uv)
 
 
 @contextmanager

@@ -72,7 +72,9 @@ def test_a_medium_that_refuses_leaves_a_broker_that_goes_on(root: Path, call: st
             assert values_of(broker.topic("orders")) == [[b"v"]]
             broker.delete_topic("orders")
         broker.create_topic("orders")
-        assert broker.groups.committed("billing") == {}, "a topic of the same name begins without the offsets of the old one"
+        assert broker.groups.committed("billing") == {}, (
+            "a topic of the same name begins without the offsets of the old one"
+        )
 
 
 def test_a_topic_that_was_not_created_to_its_end_is_none_and_may_be_created_again(

@@ -11,6 +11,7 @@ click's errors become InvalidArgument in seglog.cli.main.
 
 from __future__ import annotations
 
+import os
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Sequence
@@ -383,4 +384,12 @@ def _kernels() -> str:
         return f"none: {error}"
     if (library := native.find()) is not None:
         return f"compiled ahead of time for {library.level}"
-    return "compiled by numba when they are first used, because none here fit this processor and version"
+    return f"compiled by numba when they are first used, because {_why_none(native.are_packaged())}"
+
+
+def _why_none(are_packaged: bool) -> str:
+    if os.environ.get("SEGLOG_KERNELS") == "jit":
+        return "SEGLOG_KERNELS is jit"
+    if are_packaged:
+        return "those of this installation fit neither this processor nor this version"
+    return "this installation has none: install seglog again where there is a linker (gcc, clang or ld)"

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -70,7 +71,8 @@ def _candidates() -> Iterator[Path]:
     home = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("HOME") and f"{os.environ['HOME']}/.cache")
     if home:
         yield Path(home) / "seglog"
-    yield Path(tempfile.gettempdir()) / f"seglog-kernels-{os.getuid()}"
+    with suppress(FileNotFoundError):  # no directory for temporary files
+        yield Path(tempfile.gettempdir()) / f"seglog-kernels-{os.getuid()}"
 
 
 def _is_usable(path: Path) -> bool:

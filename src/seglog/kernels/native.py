@@ -87,6 +87,11 @@ def _flags() -> set[str]:
 
 
 @cache
+def are_packaged() -> bool:
+    """Whether this installation has compiled kernels, for any processor and version."""
+    return any(DIRECTORY.glob("*.so"))
+
+
 def find() -> Library | None:
     """Load the best library for this processor; None if there is none, so that numba compiles the kernels.
 
