@@ -28,8 +28,8 @@ MESSAGE_BYTES = "max.message.bytes"
 COMPRESSION = "compression.type"
 LAG, MIN_LAG = "max.compaction.lag.ms", "min.compaction.lag.ms"
 LIMITS = ("retention.ms", "retention.bytes")
-NO_CODEC = frozenset({"producer", "gzip", "snappy"})
-"""Values of compression.type that are accepted without effect: segments have no such codec."""
+CODECS = {"uncompressed": "none", "lz4": "lz4", "zstd": "zstd"} | dict.fromkeys(("producer", "gzip", "snappy"), "none")
+"""compression.type -> codec of the segments: a codec that segments do not have is none."""
 MAX_INT32 = 2**31 - 1
 _NEVER = -1
 _DECLARED = {"": declared(LogConfig), "retention": declared(Retention), "policies": declared(Policies)}
@@ -86,12 +86,14 @@ class Ignored:
         type: As Kafka numbers them.
         range: Which numbers Kafka accepts.
         accepts: Which texts, as a regular expression, in small letters.
+        shown: The same for an error.
     """
 
     default: str
     type: int = BOOLEAN
     range: Range | None = None
     accepts: str = "true|false"
+    shown: str = "true or false"
 
     @property
     def about(self) -> str:
@@ -102,8 +104,8 @@ class Ignored:
         """Raise ConfigError for a text that Kafka does not accept, or that asks for what this server does not do."""
         if self.range is not None:
             self.range.check(name, _whole(name, text), text)
-        elif not re.fullmatch(self.accepts, text.strip().lower()):
-            raise ConfigError(f"{name} cannot be {text!r}; this server accepts {self.accepts.replace('|', ' or ')}")
+        elif not re.fullmatch(self.accepts, re.sub(r"\s*(,|$)\s*", r"\1", text.strip().lower())):
+            raise ConfigError(f"{name} cannot be {text!r}; this server accepts {self.shown}")
 
 
 @dataclass(frozen=True)
@@ -174,10 +176,8 @@ class Setting:
 
     def parse(self, name: str, text: str) -> Any:
         """Return the value of Kafka's text. Raises ConfigError, with the config's name."""
-        if name == COMPRESSION and text in NO_CODEC:
-            return "none"
         if self.texts:
-            _check_accepted(name, text, self.texts.keys() | (NO_CODEC if name == COMPRESSION else set()))
+            _check_accepted(name, text, self.texts)
             return self.texts[text]
         number = _ratio(name, text) if self.one.setting.kind is Kind.SHARE else _whole(name, text)
         if number == self.none:
@@ -227,7 +227,7 @@ class _Policy(Setting):
 
 SETTINGS: dict[str, Setting] = {
     POLICY: _Policy("retention.compact", LIST),
-    COMPRESSION: Setting("compression", STRING, texts={"uncompressed": "none", "lz4": "lz4", "zstd": "zstd"}),
+    COMPRESSION: Setting("compression", STRING, texts=CODECS),
     "delete.retention.ms": Setting("retention.delete_retention"),
     "flush.messages": Setting("flush_records", none=MAX_INT64),
     "flush.ms": Setting("flush_interval", none=MAX_INT64),
@@ -248,22 +248,25 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-_REPLICAS = r"\*|(\d+:\d+(,\d+:\d+)*)?"
+_REPLICAS: dict[str, Any] = {
+    "accepts": r"\*|(\d+:\d+(,\d+:\d+)*)?",
+    "shown": "* or partitions with their brokers, such as 0:1,1:1",
+}
 _FROM_ZERO, _LOCAL = Range(0, MAX_INT64), Range(-2, MAX_INT64)
 IGNORED: dict[str, Ignored] = {
     "compression.gzip.level": Ignored("-1", INT, Range(1, 9, _NEVER)),
     "compression.lz4.level": Ignored("9", INT, Range(1, 17)),
     "compression.zstd.level": Ignored("3", INT, Range(-131072, 22)),
     "file.delete.delay.ms": Ignored("60000", LONG, _FROM_ZERO),
-    "follower.replication.throttled.replicas": Ignored("", LIST, accepts=_REPLICAS),
+    "follower.replication.throttled.replicas": Ignored("", LIST, **_REPLICAS),
     "index.interval.bytes": Ignored("4096", INT, Range(0, MAX_INT32)),
-    "leader.replication.throttled.replicas": Ignored("", LIST, accepts=_REPLICAS),
+    "leader.replication.throttled.replicas": Ignored("", LIST, **_REPLICAS),
     "local.retention.bytes": Ignored("-2", LONG, _LOCAL),
     "local.retention.ms": Ignored("-2", LONG, _LOCAL),
     "preallocate": Ignored("false"),
     "remote.log.copy.disable": Ignored("false"),
     "remote.log.delete.on.disable": Ignored("false"),
-    "remote.storage.enable": Ignored("false", accepts="false"),  # as a Kafka without tiered storage
+    "remote.storage.enable": Ignored("false", accepts="false", shown="false"),  # as a Kafka without tiered storage
     "segment.index.bytes": Ignored("10485760", INT, Range(4, MAX_INT32)),
     "segment.jitter.ms": Ignored("0", LONG, _FROM_ZERO),
     "unclean.leader.election.enable": Ignored("false"),
@@ -367,8 +370,6 @@ def _effective(name: str, given: str | None) -> Collection[str]:
     if name in IGNORED:
         if given is not None:
             IGNORED[name].check(name, given)
-        return ()
-    if name == COMPRESSION and given in NO_CODEC:
         return ()
     if name in SETTINGS:
         return (DEFAULTS[name] if given is None else given,)
