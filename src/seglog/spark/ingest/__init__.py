@@ -16,6 +16,7 @@ reason. With `reject` they are written there instead.
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,17 +29,18 @@ from seglog.spark.ingest.source import FORMATS, read_source
 from seglog.spark.jobs.pins import refuse_overlap
 from seglog.spark.option_values import local_path
 from seglog.spark.write.destination import find
-from seglog.topic.layout import description
+from seglog.storage import LocalStorage
+from seglog.topic.layout import creation, description
 from seglog.topic.topic import Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from seglog.config import LogConfig
 
-__all__ = ["EVERYTHING", "FORMATS", "IngestReport", "create_topic", "ingest", "read_source"]
+__all__ = ["EVERYTHING", "FORMATS", "IngestReport", "create_topic", "created_topic", "ingest", "read_source"]
 
 EVERYTHING = (  # times to the microsecond: Spark's default cuts them to milliseconds
     "to_json(struct(*), map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\", "
@@ -141,6 +143,30 @@ def create_topic(path: str | Path, partitions: int, config: LogConfig | None = N
         return False
     Topic.create(root, partitions=partitions, config=config).close()
     return True
+
+
+@contextmanager
+def created_topic(path: str | Path, partitions: int, config: LogConfig | None = None) -> Iterator[bool]:
+    """Create a topic for a block if there is none, and yield whether it was created. Raises as `Topic.create`.
+
+    If the block fails, the topic is removed with the directories that were made for it, unless it was there before, has
+    records by then, or another process has it open.
+    """
+    root = Path(local_path({"path": str(path)})).absolute()
+    made = [one for one in (root, *root.parents) if not one.exists()]
+    with ExitStack() as undoing:
+        for directory in reversed(made[1:]):
+            undoing.callback(_remove_if_empty, directory)
+        is_new = create_topic(path, partitions, config)
+        if is_new:
+            undoing.callback(creation.undo, LocalStorage(root), is_made=bool(made))
+        yield is_new
+        undoing.pop_all()
+
+
+def _remove_if_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
 
 
 def _columns(

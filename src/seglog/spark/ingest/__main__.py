@@ -6,10 +6,11 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from seglog.errors import InvalidArgument
-from seglog.spark.ingest import EVERYTHING, FORMATS, create_topic, ingest, read_source
+from seglog.spark.ingest import EVERYTHING, FORMATS, created_topic, ingest, read_source
 from seglog.spark.ingest.malformed import MALFORMED, REASON
 from seglog.spark.ingest.source import PARSED
 from seglog.spark.jobs import command
@@ -76,22 +77,21 @@ def _run(spark: SparkSession, args: argparse.Namespace) -> int:
     if args.reject is not None and args.format in PARSED:
         options = {"mode": "PERMISSIVE", **options}
     rows = read_source(spark, args.sources, args.format, options, args.schema)
-    if args.partitions is not None:
-        create_topic(args.path, args.partitions)
-    report = ingest(
-        spark,
-        rows,
-        args.path,
-        run=args.run,
-        batch=args.batch,
-        value=args.value,
-        key=args.key,
-        timestamp=args.timestamp,
-        headers=args.headers,
-        order_by=args.order_by,
-        topic=args.topic,
-        reject=args.reject,
-    )
+    with nullcontext() if args.partitions is None else created_topic(args.path, args.partitions):
+        report = ingest(
+            spark,
+            rows,
+            args.path,
+            run=args.run,
+            batch=args.batch,
+            value=args.value,
+            key=args.key,
+            timestamp=args.timestamp,
+            headers=args.headers,
+            order_by=args.order_by,
+            topic=args.topic,
+            reject=args.reject,
+        )
     if args.json:
         output.say_json(dataclasses.asdict(report))
     elif report.stored:

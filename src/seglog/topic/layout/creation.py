@@ -117,6 +117,40 @@ def abandon(root: Storage, error: Exception, *, is_made: bool) -> None:
             _remove_leftover(root, with_directory=is_made)
 
 
+def undo(root: Storage, *, is_made: bool) -> None:
+    """Remove a topic that the caller has just created, unless it has more than empty partitions or is open elsewhere.
+
+    Ignores errors, as the error counts for which the creation is undone. is_made: whether the directory itself was
+    created for it.
+    """
+    with suppress(SeglogError):
+        lock = lock_topic(root)
+        try:
+            if not _is_unused(root):
+                return
+            retract(root)
+        finally:
+            lock.release()
+        _remove_leftover(root, with_directory=is_made)
+
+
+def _is_unused(root: Storage) -> bool:
+    """Whether a topic has only partitions without records, and none that are staged."""
+    names = [name for name in root.names() if name not in (topic_json.FILE_NAME, filename.TREE_LOCK)]
+    return all(
+        name.isdecimal()
+        and not _was_written(partition_of(root, name))
+        and not (is_directory(root, f"{name}/{filename.STAGING}") and root.names(f"{name}/{filename.STAGING}"))
+        for name in names
+    )
+
+
+def _was_written(partition: Storage) -> bool:
+    """Whether a partition has records, or had some that were deleted."""
+    with open_log(partition, mode="r") as log:
+        return log.next_offset != log.config.initial_offset
+
+
 def clear_leftovers(root: Storage, lock: TreeLock | None) -> list[str]:
     """Remove the directories of incompletely created topics below a broker's root; report them as text.
 
