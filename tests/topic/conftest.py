@@ -21,6 +21,7 @@ from seglog.storage import LocalStorage
 from seglog.testing.faulty import Crashed, Fault, FaultyStorage
 from seglog.topic import Topic
 from seglog.topic.cleaning import Cleaner, Event, LogState
+from tests.earlier_policies import SERVER, store_with_logs, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -261,3 +262,14 @@ def fleet(request: Any, tmp_path: Path, clock: Any, shop_at: Any) -> Iterator[Fl
     )
     yield made
     made.close()
+
+
+@pytest.fixture
+def earlier(root: Path) -> Path:
+    """A directory of topics whose topic `orders` has its policies where earlier versions stored them."""
+    with Broker(root) as broker:
+        topic = broker.create_topic("orders", partitions=2)
+        topic.append(b"v", partition=0)
+        store_with_logs(topic, SERVER)
+    assert stored(root / "orders")["format_version"] == 1
+    return root
