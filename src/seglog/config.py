@@ -47,7 +47,7 @@ else:
     _Typed = Fields
 
 
-@taking_moved(Policies)
+@taking_moved(PolicyFields, Policies)
 @noting
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retention(_Typed):

@@ -71,10 +71,10 @@ class TopicsAlteredByName:
         return self.alter_topic(name, segment_age=age)
 
 
-def taking_moved(moved: type) -> Callable[[type[Kind]], type[Kind]]:
-    """Make a config class take the settings of another one by keyword, as it did before they moved there.
+def taking_moved(names: type, moved: type) -> Callable[[type[Kind]], type[Kind]]:
+    """Make a config class take the settings of `names` by keyword, as it did before they moved to another class.
 
-    It keeps them in `_moved`, and reads them from there.
+    It keeps them in `_moved`, and reads them from there. moved: that class.
     """
 
     def taking(kind: type[Kind]) -> type[Kind]:
@@ -82,7 +82,7 @@ def taking_moved(moved: type) -> Callable[[type[Kind]], type[Kind]]:
 
         @functools.wraps(init)
         def initialize(self: Any, /, *args: Any, **fields: Any) -> None:
-            theirs = {name: fields.pop(name) for name in declared(moved).keys() & fields.keys()}
+            theirs = {name: fields.pop(name) for name in declared(names).keys() & fields.keys()}
             if theirs:
                 _warn(f"{kind.__name__}({', '.join(sorted(theirs))})", _MOVED.format(moved.__name__))
                 before = fields.get("_moved")  # as dataclasses.replace gives it
@@ -90,7 +90,7 @@ def taking_moved(moved: type) -> Callable[[type[Kind]], type[Kind]]:
             init(self, *args, **fields)
 
         def read(self: Any, name: str) -> Any:
-            if name not in declared(moved):
+            if name not in declared(names):
                 raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
             _warn(f"{kind.__name__}.{name}", _MOVED.format(moved.__name__))
             return getattr(self._moved or moved(), name)

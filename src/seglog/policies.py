@@ -89,5 +89,5 @@ class Policies(PolicyFields):
 
 def parted(retention: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the values of a retention of an earlier version without policies, and the policies among them."""
-    own = {name: value for name, value in retention.items() if name not in declared(Policies)}
-    return own, {name: value for name, value in retention.items() if name in declared(Policies)}
+    own = {name: value for name, value in retention.items() if name not in declared(PolicyFields)}
+    return own, {name: value for name, value in retention.items() if name in declared(PolicyFields)}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from seglog.config import LogConfig, Retention
-from seglog.policies import Policies, PolicyFields, parted
+from seglog.policies import Policies, parted
 from seglog.settings import MAX_SECONDS, MIN_SECONDS, MOST_CHARACTERS, MOST_TEXTS, Declared, Kind, declared
 
 Schema = dict[str, Any]
@@ -150,7 +150,7 @@ def has_moved(values: Mapping[str, Any] | None) -> bool:
 
 
 _LOG, _KEPT, _WANTED = declared(LogConfig), declared(Retention), declared(Policies)
-_MOVED = {name: one for name, one in _WANTED.items() if name in declared(PolicyFields)}
+_MOVED = parted(_WANTED)[1]
 RetentionChanges = Annotated[dict[str, Any], PlainValidator(_retention), WithJsonSchema(_RETENTION_REFERENCE)]
 """The fields of a retention that are named, checked one by one."""
 PoliciesChanges = Annotated[dict[str, Any], PlainValidator(_policies), WithJsonSchema(_POLICIES_REFERENCE)]

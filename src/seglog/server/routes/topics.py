@@ -13,12 +13,11 @@ from seglog.errors import GroupNotFound, InvalidArgument, SeglogError, TopicNotF
 from seglog.log.info import CompactionReport, SegmentInfo
 from seglog.log.log import Log
 from seglog.log.view import View
-from seglog.policies import PolicyFields
+from seglog.policies import parted
 from seglog.server.api import group_rights, schemas
 from seglog.server.api.models import AddPartitions, AlterTopic, CreateTopic, DeleteBefore, Truncate
 from seglog.server.api.operations import Call, Operation, json_answer
 from seglog.server.routes.common import EMPTY, PARTITION, TOPIC, json_of, log_of, partition_log, topic_of
-from seglog.settings import declared
 from seglog.topic.figures import figures_of
 from seglog.topic.groups import Groups
 from seglog.topic.layout.places import Partition
@@ -32,7 +31,7 @@ POLICIES_MOVED = 1_795_910_400  # 2026-11-29, when policies of a topic left its 
 def _shown(topic: Topic) -> dict[str, Any]:
     figures = figures_of(topic)
     del figures["config"]["retention"]  # it is a field of its own
-    moved = {name: value for name, value in topic.policies.to_json().items() if name in declared(PolicyFields)}
+    moved = parted(topic.policies.to_json())[1]
     figures["retention"] = {**figures["retention"], **moved}  # as earlier versions have them
     return figures
 
